@@ -1,5 +1,5 @@
 """Processor time of a durable turn (3 rounds × 4 calls), compared with loops written by hand on DBOS, on both of its
-databases. `benchmarks.scaling` measures what a turn writes.
+databases.
 
 `python -m benchmarks.durable` writes `results/durable.json`. `python -m benchmarks.durable SIDE URL TURNS` runs that
 many turns in a process of its own, because DBOS exists once in a process. All sides ask the same
@@ -8,8 +8,6 @@ scripted model and run the same tools:
 - `bare`: a workflow with the same 21 steps as `turn`: its start, the tools, 4 answers, 3 intents and 12 calls.
 - `plain`: a workflow with only the 16 steps that you would write by hand: 4 answers and 12 calls.
 - `turn`: `prompty.durable.dbos.turn` in a workflow.
-- `queue`: the workflow of `bare`, enqueued by a client.
-- `worker`: runs that `Runs` submits and `Worker` executes.
 """
 
 import asyncio
@@ -26,23 +24,19 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+from dbos import DBOS, DBOSPortableJSONSerializer
 
 from benchmarks.cost import Cost, take_turns
 from prompty import Message, PromptAgent, ToolCall, assistant, prepare, tool_result
-from prompty.durable import Limits, Runs, Worker
 from prompty.durable.dbos import turn
 from prompty.pipeline import run_async
 from tests.durable.databases import Postgres
 
 ROUNDS, CALLS = 3, 4
 TURNS = 20
-AT_ONCE = 8
-POLL = 0.5
 SAME, NECESSARY = "times bare DBOS", "times 16 steps by hand"
 COMPARED = (
-    ("turn in your DBOS workflow", "turn", "bare", SAME, 1.25),
-    ("turn of a worker", "worker", "queue", SAME, 1.25),
+    ("turn in your DBOS workflow", "turn", "bare", SAME, 1.2),
     ("turn in your DBOS workflow", "turn", "plain", NECESSARY, 1.6),
 )
 T = TypeVar("T")
@@ -85,33 +79,6 @@ def run_plain(url: str) -> Iterator[Run]:
     by_hand = write_loop(agent(), is_plain=True)
     with launch(url):
         yield lambda turns: [DBOS.start_workflow(by_hand, {}).get_result() for _ in range(turns)]
-
-
-def run_queue(url: str) -> Iterator[Run]:
-    """The same steps in a queue, as a worker has one."""
-    prompt = agent()
-    write_loop(prompt, is_plain=False)
-    with launch(url):
-        DBOS.register_queue("turns", worker_concurrency=AT_ONCE, polling_interval_sec=POLL)
-        client = DBOSClient(
-            system_database_url=url, serializer=DBOSPortableJSONSerializer(), application_name="by-hand"
-        )
-        options: Any = {"workflow_name": "by_hand", "queue_name": "turns", "app_version": "1"}
-        record = {"agent": prompt.model_dump(mode="json")}
-
-        def run(turns: int) -> list[object]:
-            handles: list[Any] = [client.enqueue(options, record) for _ in range(turns)]
-            return [handle.get_result() for handle in handles]
-
-        yield run
-        client.destroy()
-
-
-def run_worker(url: str) -> Iterator[Run]:
-    """Runs of a worker."""
-    prompt = agent()
-    with Worker(url, tools=[look], limits=Limits(worker_concurrency=AT_ONCE)), Runs(url) as runs:
-        yield lambda turns: [runs.result(id) for id in [runs.submit(prompt, tools=["look"]) for _ in range(turns)]]
 
 
 def write_loop(prompt: PromptAgent, *, is_plain: bool) -> Any:
@@ -186,8 +153,6 @@ SIDES = {
     "bare": contextmanager(run_bare),
     "plain": contextmanager(run_plain),
     "turn": contextmanager(run_turns),
-    "queue": contextmanager(run_queue),
-    "worker": contextmanager(run_worker),
 }
 
 

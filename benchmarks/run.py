@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.batch import batch_costs
 from benchmarks.calls import call_costs
 from benchmarks.command_start import start_costs
 from benchmarks.cost import Cost
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "calls": lambda: [*measured(call_costs, effort), crowd_cost(1000 if quick else FULL)],
         "turns": lambda: measured(turn_costs, effort),
         "tracing": lambda: measured(tracing_costs, effort),
-        "durable": lambda: measured(durable_costs, effort) + ([] if quick else measured(batch_costs, effort)),
+        "durable": lambda: measured(durable_costs, effort),
     }
     is_over = False
     for kind in chosen.only or kinds:

@@ -22,7 +22,6 @@ from pydantic import BaseModel
 from typing_extensions import Format, get_annotations as read_annotations
 
 import prompty
-from prompty.durable import Webhook
 from prompty.pipeline import CallOptions, TurnOptions
 from scripts.signatures import format_default, format_signature, format_type
 
@@ -102,8 +101,9 @@ PAGES = [
     Page("api/memory.md", "Memory", "Store conversations between turns.", "", ("memory",)),
     Page(
         "api/durable.md",
-        "Durable runs",
-        "Start, answer and continue runs that survive their process.",
+        "Durable turns",
+        "Options, and verdicts as JSON, for turns in workflows of [DBOS](../../how-to/dbos.md) and "
+        "[Temporal](../../how-to/temporal.md).",
         "",
         ("durable",),
     ),
@@ -423,8 +423,7 @@ def describe_options(entry: Entry, options: type, reference: Reference) -> list[
     """Return a table of options with their documentation."""
     parameters = inspect.signature(prompty.turn).parameters
     rows = []
-    lazy = {"Webhook": Webhook}  # a module that works without DBOS names it in quotes
-    for name, hint in get_type_hints(options, localns=lazy, include_extras=True).items():
+    for name, hint in get_type_hints(options, include_extras=True).items():
         kind = format_type(get_args(hint)[0] if hasattr(hint, "__metadata__") else hint, " or ")
         documented = hint.__metadata__[0].documentation if hasattr(hint, "__metadata__") else ""
         default = parameters[name].default if name in parameters else None

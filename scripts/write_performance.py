@@ -34,8 +34,7 @@ def write_page(page: str) -> str:
     costs = [(cost["name"], _show(cost, "figure"), _show(cost, "limit")) for kind in KINDS for cost in read_costs(kind)]
     page = _replace(page, "costs", _draw_table(("cost", "measured", "limit"), costs))
     page = _replace(page, "temporal", _draw_table(("a step", "prompty", "the same activities by hand"), _list_steps()))
-    page = _replace(page, "attacks", _draw_table(("attack", "SQLite", "PostgreSQL"), _list_attacks()))
-    page = _replace(page, "ended runs", _draw_table(("query", "SQLite", "PostgreSQL"), _list_queries()))
+    page = _replace(page, "attacks", _draw_table(("test", "result"), _list_attacks()))
     return _replace(page, "batches", _draw_table(("test", "result"), _list_batches()))
 
 
@@ -47,67 +46,19 @@ def _list_steps() -> list[Iterable[str]]:
 
 
 def _list_attacks() -> list[Iterable[str]]:
-    workers, poison, innocent, outages, own = (
-        [read_soak(f"{test}-{database}") for database in ("sqlite", "postgres")]
-        for test in (
-            "workers_without_names_take_over_from_each_other",
-            "one_run_that_kills_its_workers_is_quarantined_and_its_neighbours_finish",
-            "no_innocent_run_is_quarantined_however_many_workers_are_killed",
-            "one_command_continues_all_runs_that_failed_in_an_outage",
-            "workflows_with_turns_survive_kills_and_stops",
-        )
-    )
-    takeover = "{median:.1f} s and {longest:.1f} s"
+    own = [read_soak(f"workflows_with_turns_survive_kills_and_stops-{name}") for name in ("sqlite", "postgres")]
+    temporal = read_soak("workflows_with_turns_survive_kills_and_stops_of_their_workers")
     return [
-        (
-            f"{workers[0]['kills']} kills and {workers[0]['stops']} stops of workers",
-            *(f"all {soak['runs']} runs right" for soak in workers),
-        ),
-        (
-            "takeover after a kill, median and longest",
-            *(takeover.format(**soak["takeovers_after_kill"]) for soak in workers),
-        ),
-        (
-            "takeover after a stop, median and longest",
-            *(takeover.format(**soak["takeovers_after_stop"]) for soak in workers),
-        ),
-        (
-            f"time of other runs next to one that kills {poison[0]['deaths']} workers, and without it",
-            *(f"{soak['seconds']:.0f} s and {soak['undisturbed_seconds']:.0f} s" for soak in poison),
-        ),
-        (
-            f"{innocent[0]['kills']} kills, and no run at fault",
-            *(f"none of {soak['runs']} runs quarantined" for soak in innocent),
-        ),
-        (
-            f"the model is down for {outages[0]['outage_seconds']:.0f} s, and one command continues what failed",
-            *(f"{soak['failed']} runs done after {soak['all_done_seconds']:.0f} s" for soak in outages),
-        ),
-        (
-            f"{own[0]['kills']} kills and {own[0]['stops']} stops of a program with its own DBOS workflows",
-            *(f"all {soak['payments']:,} payments made once" for soak in own),
-        ),
-    ]
-
-
-def _list_queries() -> list[Iterable[str]]:
-    names = ("sqlite", "stock-postgres")
-    soaks = [read_soak(f"many_ended_runs_are_listed_shown_counted_and_pruned-{name}") for name in names]
-    queries = {
-        "`runs list`": "list",
-        "`list --state paused`": "list_paused",
-        "`list --state failed`": "list_failed",
-        "`list --tenant`": "list_tenant",
-        "`show`": "show",
-        "a scrape of `/metrics`": "scrape",
-        "the first chunk of `prune --older-than --prompt`": "first_chunk_of_prune",
-    }
-    return [
-        *((query, *(f"{1000 * soak['seconds'][key]:.1f} ms" for soak in soaks)) for query, key in queries.items()),
-        ("workflows deleted per second", *(f"{soak['pruned_per_second']:,}" for soak in soaks)),
-        (
-            "slowest turn of a worker, alone and during pruning",
-            *(f"{soak['slowest_turn_alone']:.2f} s and {soak['slowest_turn_beside_pruning']:.2f} s" for soak in soaks),
+        *(
+            (
+                f"{soak['kills']} kills and {soak['stops']} stops of {what}",
+                f"all {soak['payments']:,} payments made once",
+            )
+            for what, soak in (
+                ("a program with DBOS workflows, SQLite", own[0]),
+                ("a program with DBOS workflows, PostgreSQL", own[1]),
+                ("Temporal workers", temporal),
+            )
         ),
     ]
 
@@ -115,7 +66,6 @@ def _list_queries() -> list[Iterable[str]]:
 def _list_batches() -> list[Iterable[str]]:
     memory = read_soak("many_rows_take_no_more_memory_than_few")
     peak = memory["peak_megabytes"]
-    shared = read_soak("two_workers_of_which_one_is_killed_finish_every_row_once")
     killed = read_soak("a_batch_that_is_killed_at_random_loses_nothing_and_repeats_only_what_it_tells")
     large = read_soak("fifty_thousand_rows_fit_in_little_memory")
     apis = [
@@ -127,11 +77,6 @@ def _list_batches() -> list[Iterable[str]]:
         (
             "peak memory of one process, scripted model",
             f"{peak['500 rows']} MB for 500 rows, {max(peak.values())} MB for {memory['rows']:,} rows",
-        ),
-        (
-            f"{shared['rows']:,} rows, two workers on PostgreSQL, one killed; answers of 0.5 s, 1 % 429, 1 % 500",
-            f"{shared['seconds']} s; every row once; {shared['requests']:,} requests; "
-            f"{shared['told_as_interrupted']} rows interrupted, {shared['answered_twice']} of them answered twice",
         ),
         (
             f"{killed['rows']:,} rows in one process, killed {killed['kills']} times at random",

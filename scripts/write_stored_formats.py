@@ -9,10 +9,11 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from dbos import DBOSPortableJSONSerializer
 
 from prompty import ModelError, Paused, PromptAgent, load, tool, trace_to, turn
 from prompty.batches.job import BatchJob
@@ -20,8 +21,7 @@ from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.batches.provider.journal import End, Journal
 from prompty.cases.comparison import write_baseline
-from prompty.durable import Worker
-from prompty.errors import IterationsExceeded
+from prompty.durable.dbos import turn as durable_turn
 from prompty.memory import SqliteMemory
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.keys import KeyFile
@@ -29,8 +29,8 @@ from prompty.testing import Fault, Recorder, Script, answer, call
 from prompty.tools.mcp import Pins
 from prompty.tracing import Tracer
 from prompty.wire.json_bytes import write_bytes
+from tests.durable.own import launched
 
-SECONDS = 60
 PROMPT = """\
 ---
 name: desk
@@ -131,18 +131,17 @@ def write_provider_batch(folder: Path) -> None:
     journal.close()
 
 
-def write_runs(folder: Path) -> None:
-    """Write a database of durable runs: done, paused and failed."""
+async def run_desk() -> Any:
+    """A workflow that is a turn."""
     asked = [{"call": "look", "arguments": {"at": "the box"}}]
-    done, endless = _scripted([asked, "Green."]), _scripted([asked, asked])
-    with Worker(f"sqlite:///{folder}/runs.db", tools=[look]) as worker:
-        runs = worker.runs
-        runs.submit(done, run_id="done", stream=True, tools=["look"])
-        runs.submit(done, run_id="paused", approval="always", tools=["look"])
-        runs.submit(endless, run_id="failed", max_iterations=1, tools=["look"])
-        for run_id in ("done", "paused", "failed"):
-            with suppress(IterationsExceeded):
-                runs.result(run_id, timeout=SECONDS)
+    return await durable_turn(_scripted([asked, "Green."]), tools=[look], approval="always")
+
+
+def write_workflow(folder: Path) -> None:
+    """Write a database of DBOS with a workflow that waits for an approval."""
+    with launched(f"sqlite:///{folder}/turns.db", run_desk, serializer=DBOSPortableJSONSerializer()) as program:
+        program.start("run_desk", id="paused")
+        program.pause("paused")
 
 
 def _scripted(script: list[Any]) -> PromptAgent:
@@ -171,7 +170,7 @@ WRITERS: list[Callable[[Path], None]] = [
     write_traces,
     write_batch,
     write_provider_batch,
-    write_runs,
+    write_workflow,
     write_test_baseline,
     write_keys,
     write_mcp_pins,

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
-from dbos import DBOS, DBOSPortableJSONSerializer
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 from jobs import VERSION, open_client, pause
 from keeper import LEASE, URL, Keeper
 
@@ -22,7 +22,7 @@ from prompty import Paused
 from prompty.durable import verdict_from_json
 from prompty.durable.dbos import turn
 
-DRAIN = 30
+DRAIN = int(os.environ.get("JOBS_DRAIN", "30"))  # seconds that jobs have to end after SIGTERM
 
 
 @DBOS.workflow(name="job", max_recovery_attempts=None)  # the keeper counts deaths, and knows which are the job's fault
@@ -71,12 +71,22 @@ def work(queue: str, concurrency: int) -> None:
     DBOS.register_queue(queue, worker_concurrency=concurrency, polling_interval_sec=0.5)
     print(f"working as {executor}", flush=True)
     stopping.wait()
-    DBOS.destroy(workflow_completion_timeout_sec=DRAIN)
+    # DBOS takes no more jobs from now on. It would fail those that it ends itself, so they are given back before.
+    ending = threading.Thread(target=DBOS.destroy, kwargs={"workflow_completion_timeout_sec": DRAIN + 5})
+    ending.start()
+    until = time.monotonic() + DRAIN
+    while (left := find_running(client, executor)) and time.monotonic() < until:
+        time.sleep(0.5)
     keeper.stop()
-    left = client.list_workflows(status="PENDING", executor_id=executor, load_input=False)
     if left:
-        client.resume_workflows([one.workflow_id for one in left], queue_name=queue)
+        client.resume_workflows(left, queue_name=queue)
     keeper.leave()  # not before: without the heartbeat others would queue the same jobs
+    ending.join()
+
+
+def find_running(client: DBOSClient, executor: str) -> list[str]:
+    found = client.list_workflows(status="PENDING", executor_id=executor, load_input=False, load_output=False)
+    return [one.workflow_id for one in found]
 
 
 if __name__ == "__main__":

@@ -20,14 +20,12 @@ PromptyError
 ├── IterationsExceeded (ValueError) the model asked for tools more often than the limit allows
 ├── BudgetSpent                     the turn used up its budget of tokens, money or time
 ├── DeadlineExceeded                a durable run did not end before its deadline
-├── QueueFull                       too many durable runs wait for a worker already
 ├── GuardrailError (ValueError)     a guardrail refused the model's input or output
 ├── MemoryFailed                    a stored conversation cannot be read or written
 ├── StoreUnusable (OSError)         a session file cannot be opened, or has another format
 ├── PausedRefused (ValueError)      a paused turn cannot be resumed: it was changed, or its policies differ
 ├── RunRefused (ValueError)         this release cannot read the stored data of a durable run
 ├── RunBroken                       an unexpected error ended a durable run
-├── UnknownRun (LookupError)        no durable run has that id
 ├── RecordingMissing                no recording answers a call in a test that replays them
 ├── UnknownName (LookupError)       no renderer, parser … has that name
 └── MissingExtra (ImportError)      an optional dependency is not installed
@@ -408,21 +406,6 @@ class DeadlineExceeded(PromptyError):
         self.deadline = deadline
 
 
-class QueueFull(PromptyError):
-    """Too many durable runs wait for a worker already. `waiting` is their number."""
-
-    def __init__(self, waiting: int, most: int) -> None:
-        super().__init__(
-            f"{waiting} runs wait for a worker already, and the limit is {most}\n"
-            "    Start it later, start more workers, or raise Runs(max_waiting=…)."
-        )
-        self.waiting = waiting
-
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return str(self).replace("Runs(max_waiting=…)", "--max-waiting")
-
-
 class GuardrailError(PromptyError, ValueError):
     """A guardrail refused the model's input or output, as `kind` says."""
 
@@ -474,14 +457,6 @@ class RunRefused(PromptyError, ValueError):
 
 class RunBroken(PromptyError):
     """An unexpected error ended a durable run, for example one from an executor that the host registered."""
-
-
-class UnknownRun(PromptyError, LookupError):
-    """No durable run has this id."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no run '{run_id}'\n    See `prompty runs list`, and check the database.")
-        self.run_id = run_id
 
 
 class RecordingMissing(PromptyError):

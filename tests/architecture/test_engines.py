@@ -13,8 +13,6 @@ ENGINES = ("dbos", "temporalio")
 PRIVATE_MODULE = re.compile(r"\b(dbos|temporalio)(\.\w+)*\._\w+")
 # Public in spite of their names: those of named tuples, and of the standard library.
 PUBLIC = {"_asdict", "_replace", "_fields", "_make", "_exit"}
-# A worker refuses pickles, which DBOS has no switch for.
-EXCEPTIONS = {"src/prompty/durable/worker.py: dbos._serialization"}
 
 
 def find_private_names(source: str, *, follows_objects: bool) -> Iterator[str]:
@@ -48,7 +46,7 @@ def test_no_private_name_of_an_engine_is_used() -> None:
         source, path = file.read_text(encoding="utf-8"), str(file.relative_to(ROOT))
         follows = "/durable/" in path or any(f"import {engine}" in source for engine in ENGINES)
         found |= {f"{path}: {name}" for name in find_private_names(source, follows_objects=follows)}
-    assert found - EXCEPTIONS == set()
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ EVERYTHING = sorted(chain(SOURCES, *((ROOT / folder).rglob("*.py") for folder in
 IMPORT_BY_NAME = {
     "src/prompty/__init__.py",
     "src/prompty/concurrency.py",
-    "src/prompty/durable/__init__.py",
     "src/prompty/extras.py",
     "src/prompty/registry.py",
     "src/prompty/pipeline/__init__.py",

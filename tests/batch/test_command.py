@@ -13,7 +13,6 @@ import pytest
 
 from tests.batch.folder import SECONDS, Folder, lines_of, numbers_of, until
 from tests.batch.hostile import Hostile
-from tests.durable.databases import Databases
 from tests.loopback import refusing_port
 from tests.terminal import Terminal
 
@@ -301,7 +300,7 @@ def test_a_row_that_needs_a_person_fails_and_says_how_to_go_on(tmp_path: Path) -
     folder.run("--tools", str(tmp_path / "functions.py"), code=1)
     [failed] = folder.failures()
     assert failed["error"]["class"] == "Paused"
-    assert "--database" in failed["error"]["message"]
+    assert "Call `prompty.turn` with the inputs" in failed["error"]["message"]
 
 
 def test_a_hostile_provider_is_asked_no_more_than_is_told(tmp_path: Path) -> None:
@@ -325,23 +324,14 @@ def test_what_a_provider_asks_to_wait_all_rows_wait(tmp_path: Path) -> None:
         assert 0.7 < max(gaps) < 5
 
 
-@pytest.mark.parametrize("kind", ["one process", "sqlite", "postgres"])
-def test_a_provider_with_little_room_is_not_pushed(kind: str, tmp_path: Path, databases: Databases) -> None:
+def test_a_provider_with_little_room_is_not_pushed(tmp_path: Path) -> None:
     """Most rows are answered at the first request, although sixty-four might be under way at once."""
     with Hostile(capacity=6, seconds=0.3) as provider:
         folder = Folder(tmp_path, provider.url)
         folder.write_rows({"q": f"n{number}"} for number in range(150))
-        folder.run(*(() if kind == "one process" else ("--database", databases.new(kind), "--name", "one")))
+        folder.run()
         assert numbers_of(folder.results()) == list(range(1, 151))
         assert provider.asked.total() < 250
-
-
-def test_a_database_that_is_away_is_said_in_a_sentence(folder: Folder, provider: Hostile) -> None:
-    with refusing_port() as port:
-        said = folder.run("--database", f"postgresql://127.0.0.1:{port}/runs", code=1).stderr
-    assert f"error: the database 'postgresql://127.0.0.1:{port}/runs' cannot be used: connection" in said
-    assert "Traceback" not in said
-    assert provider.asked.total() == 0
 
 
 def test_a_terminal_shows_how_it_comes_along(folder: Folder, provider: Hostile) -> None:

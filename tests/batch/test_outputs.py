@@ -46,16 +46,12 @@ def test_a_row_whose_answer_does_not_fit_fails_with_the_reason(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("place", ["here", "on a database"])
-def test_the_command_writes_the_reason_and_the_answer_of_a_row_that_failed(
-    server: Server, tmp_path: Path, place: str
-) -> None:
-    database = ["--database", f"sqlite:///{tmp_path}/runs.db", "--name", "worker"] if place != "here" else []
+def test_the_command_writes_the_reason_and_the_answer_of_a_row_that_failed(server: Server, tmp_path: Path) -> None:
     folder = Folder(tmp_path, server.url, DECLARED)
     folder.write_rows([{"q": "who"}, {"q": "who else"}])
     wanted, unwanted = fitting(Chat(), streamed=False), UNFIT["shape"].encode(Chat(), streamed=False)
     server.answer(wanted, unwanted)
-    said = folder.run("--concurrency", "1", *database, code=1)
+    said = folder.run("--concurrency", "1", code=1)
     assert (said.summary["done"], said.summary["failed"]) == (1, 1)
     assert [line["result"] for line in folder.results()] == [ADA]
     [failure] = folder.failures()
@@ -65,5 +61,5 @@ def test_the_command_writes_the_reason_and_the_answer_of_a_row_that_failed(
     assert "--lenient-outputs" in error["message"]
     assert "outputs_mode" not in error["message"]
     server.answer(unwanted)
-    folder.run("--retry-failed", "--lenient-outputs", *database)
+    folder.run("--retry-failed", "--lenient-outputs")
     assert folder.results()[-1]["result"] == {"name": "Ada", "years": 36}

@@ -75,7 +75,6 @@ def test_a_stopped_batch_goes_on_at_the_provider_until_it_is_cancelled(command: 
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "a deadline without a batch": (["--deadline", "6h"], "--deadline is for rows that a provider runs"),
     "a budget": (["--provider-batch", "--max-cost", "5"], "--max-cost has no effect on rows that a provider runs"),
-    "a database": (["--provider-batch", "--database", "sqlite:///x.db"], "--database has no effect"),
 }
 
 

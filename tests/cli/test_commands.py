@@ -308,7 +308,7 @@ def test_explain_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) 
 
 COMMANDS = (
     *("new", "check", "render", "run", "explain", "models"),
-    *("chat", "batch", "trace", "worker", "submit", "runs"),
+    *("chat", "batch", "trace"),
 )
 
 
@@ -330,16 +330,6 @@ def test_a_command_imports_only_what_it_needs() -> None:
     loaded = set(done.stdout.split())
     assert "prompty.cli.check" in loaded
     assert not {name for name in loaded if name.startswith(("prompty.durable", "prompty.batches", "prompty.viewer"))}
-
-
-@pytest.mark.parametrize("words", ["runs list --help", "submit --help", "batch --help", "worker --rate 10/0"])
-def test_help_and_mistakes_of_durable_commands_need_no_database_library(words: str) -> None:
-    code = f"import sys; from prompty.cli.app import app; app({words.split()}, standalone_mode=False)"
-    code = f"try:\n    {code}\nexcept BaseException: pass\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  our own code
-    loaded = set(done.stdout.split())
-    assert {"typer", "prompty.cli.options"} <= loaded
-    assert loaded.isdisjoint({"dbos", "sqlalchemy", "psycopg"})
 
 
 def test_a_misspelt_command_is_met_with_the_right_one() -> None:

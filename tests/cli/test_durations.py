@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from typer import BadParameter
 
-from prompty.cli.durable import format_age, parse_duration
+from prompty.cli.durations import parse_duration
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,3 @@ def test_any_other_text_is_named_with_an_example(text: str) -> None:
     else:
         assert text[:-1].replace(".", "", 1).isdigit()
         assert text[-1] in "smhdw"
-
-
-@given(st.integers(min_value=0, max_value=10**8))
-def test_a_formatted_duration_is_at_most_one_unit_short(seconds: int) -> None:
-    duration = timedelta(seconds=seconds)
-    read = parse_duration(format_age(duration))
-    assert read <= duration < read + parse_duration("1" + format_age(duration)[-1])

@@ -82,14 +82,6 @@ def test_an_option_has_one_name_and_one_kind_of_value_in_all_commands() -> None:
     assert values.keys().isdisjoint({"--budget", "--jobs", "--max-concurrency"})
 
 
-def test_commands_of_an_extra_that_is_missing_are_one_line_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_line, "_is_installed", lambda module: module != "dbos")
-    shown = read_help(get_command(command_line.app), "prompty", None)
-    assert "\nWith the extra dbos: worker, submit, runs, db\n" in shown
-    assert "  batch " in shown
-    assert "  worker " not in shown
-
-
 if __name__ == "__main__":
     for file in FOLDER.glob("*.txt"):
         file.unlink()

@@ -8,8 +8,6 @@ from typer.testing import CliRunner, Result
 
 from prompty.cli.app import app
 from prompty.cli.inputs import StandardInput
-from prompty.durable import Worker
-from prompty.errors import ResultError
 from tests.drivers.clients import close_clients
 from tests.drivers.unfit import UNFIT, Unfit, fitting
 from tests.drivers.wires import Chat
@@ -127,24 +125,3 @@ def test_a_lenient_chat_shows_what_came(server: Server) -> None:
     done = run(server, "chat", "--lenient-outputs")
     assert (done.exit_code, UNFIT["text"].text in done.stdout) == (0, True)
     assert len(server.requests) == 1
-
-
-@pytest.mark.database
-def test_a_submitted_run_shows_the_reason_unless_it_is_lenient(
-    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("A_KEY", "the-key-of-a-file")
-    url = f"sqlite:///{folder}/runs.db"
-    text = FILE.format(url=server.url, outputs=OUTPUTS).replace("the-key-of-a-file", '"${env:A_KEY}"')
-    Path("ask.prompty").write_text(text)
-    submit = ["submit", "ask.prompty", "--database", url]
-    strict, lenient = (CliRunner().invoke(app, [*submit, *flags]) for flags in ([], ["--lenient-outputs"]))
-    server.answer(UNFIT["text"].encode(Chat(), streamed=False))
-    with Worker(url) as worker:
-        assert worker.runs.result(lenient.stdout.strip(), timeout=30) == UNFIT["text"].text
-        with pytest.raises(ResultError):
-            worker.runs.result(strict.stdout.strip(), timeout=30)
-    shown = CliRunner().invoke(app, ["runs", "show", strict.stdout.strip(), "--database", url]).stdout
-    assert "the model was asked to correct it" in shown
-    assert "add --lenient-outputs" in shown.splitlines()[-1]
-    assert "outputs_mode" not in shown

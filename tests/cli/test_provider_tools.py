@@ -68,8 +68,7 @@ def test_a_prompt_from_elsewhere_without_such_tools_runs(folder: Path) -> None:
 def test_the_other_commands_have_the_same_rule(folder: Path) -> None:
     (folder / "rows.jsonl").write_text("{}\n")
     batch = ("batch", "../other/search.prompty", "rows.jsonl", "--output", "out.jsonl")
-    submit = ("submit", "../other/search.prompty", "--database", f"sqlite:///{folder}/runs.db")
-    for command in (batch, submit, ("chat", "../other/search.prompty")):
+    for command in (batch, ("chat", "../other/search.prompty")):
         code, _, error = run(folder, *command)
         assert (code, OUTSIDE in error) == (1, True)
 

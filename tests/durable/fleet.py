@@ -46,6 +46,7 @@ class Model(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.is_down = False
         self.seconds = 0.2
+        self.is_held = threading.Event()
         self.requests: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -57,6 +58,8 @@ class Model(ThreadingHTTPServer):
         n = sum(one["role"] == "assistant" for one in body["messages"])
         self.requests.append(f"{name}/{n}")
         time.sleep(random.random() * self.seconds)  # noqa: S311  not for secrets
+        while self.is_held.is_set():
+            time.sleep(0.05)
         if self.is_down:
             return 400, {"error": {"message": "no credit", "type": "x", "code": "x"}}
         message: dict[str, object] = {"role": "assistant", "content": f"Done with {name}."}

@@ -1,11 +1,8 @@
 """Agents and tools for durable runs."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from prompty import PromptAgent, tool
-from prompty.durable import Worker
 
 Script = list[Any]
 
@@ -33,10 +30,3 @@ class Desk:
         """Look at something."""
         self.seen.append(at)
         return f"seen {at}"
-
-
-@contextmanager
-def working(url: str, *tools: Any, name: str = "worker", **parts: Any) -> Iterator[Worker]:
-    """A worker, which is closed at the end."""
-    with Worker(url, name=name, tools=list(tools), **parts) as worker:
-        yield worker

@@ -1,31 +1,22 @@
-"""Answers in pieces in durable runs: each piece is a step, so that no death of a process pays for one twice (K3)."""
+"""Answers in pieces in durable runs: each piece is a step, so that no death of a process pays for one twice."""
 
-import os
-import signal
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dbos import DBOS
 
-from prompty import Message, Paused
-from prompty.durable import Runs, Worker, dbos, worker as durable_worker
-from prompty.durable.dbos import DbosSteps
-from prompty.durable.steps import Wanted
-from prompty.errors import RequestError
-from prompty.events import Done
-from prompty.loop.effects import CallModel
-from prompty.model.message import Json
+from prompty import Guardrails, Message
+from prompty.durable import dbos as durable
 from tests import hosted
-from tests.durable.runs import working
-from tests.durable.shop import PROCESSES, kill, until
-from tests.durable.worker import LEASE
+from tests.durable.own import launched, until
 from tests.hosted import agent_at, answer
 from tests.loopback import Server, json_reply
 from tests.soak import SOAK
 
 PAUSES = 6 if SOAK else 3
-SECONDS = 300
 
 
 @pytest.fixture
@@ -49,64 +40,54 @@ def last_blocks() -> list[hosted.Json]:
     return [hosted.search_result(str(PAUSES - 1)), hosted.text_block("It is so.", hosted.CITATION)]
 
 
-def work(url: str, name: str, dies_after: int | None) -> None:
-    """Work until killed: by itself, once this many answers of the model are stored."""
-    kept = 0
+class OneCall:
+    """Lets a process make one call of the model. The next one never begins."""
 
-    class MortalSteps(DbosSteps):
-        async def keep(self, name: str, wanted: Wanted, /, **options: Any) -> Json:
-            nonlocal kept
-            result = await super().keep(name, wanted, **options)
-            kept += isinstance(wanted, CallModel)
-            if kept == dies_after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+    count = 0
 
-    vars(dbos).update(DbosSteps=MortalSteps)
-    vars(durable_worker).update(QUARANTINE_DEATHS=100)  # so many deaths in a row look like the run's own fault
-    Worker(url, name=name, lease=LEASE).open()
-    signal.pause()
+    def __call__(self, events: Any) -> Any:
+        return self._pass(events)
+
+    async def _pass(self, events: Any) -> Any:
+        self.count += 1
+        while self.count > 1:
+            await asyncio.sleep(0.01)
+        async for event in events:
+            yield event
 
 
-@pytest.mark.process
 def test_a_process_that_dies_between_any_two_pieces_asks_for_none_of_them_twice(server: Server, url: str) -> None:
     paused = [answer("messages", *blocks_of(at), stop="pause_turn", streamed=False) for at in range(PAUSES)]
     server.answer(*paused, answer("messages", *last_blocks(), streamed=False))
-    with Runs(url) as client:
-        client.submit(agent_at(server, "messages", hosted.WEB_SEARCH), run_id="run")
-        for number in range(1, PAUSES + 1):
-            worker = PROCESSES.Process(target=work, args=(url, f"worker{number}", number))
-            worker.start()
-            worker.join(SECONDS)
-            assert worker.exitcode == -signal.SIGKILL
-            assert len(server.requests) == number
-        last = PROCESSES.Process(target=work, args=(url, "last", None))
-        last.start()
-        try:
-            until(lambda: client.get("run").state == "done", SECONDS)
-        finally:
-            kill(last)
-        *_, ended = client.events("run")
+    pace, seen = OneCall(), list[Message]()
+
+    def read(message: Message) -> bool:
+        seen.append(message)
+        return True
+
+    for number in range(1, PAUSES + 2):
+        pace.count = 0
+        with launched(url) as program:
+            if number == 1:
+                agent = agent_at(server, "messages", hosted.WEB_SEARCH)
+                program.start_turn(agent, pace=pace, guardrails=Guardrails(output=read))
+            if number <= PAUSES:
+                until(lambda: pace.count == 2)
+                assert len(server.requests) == number
+            else:
+                parts = [f"Part {at}." for at in range(PAUSES)]
+                assert program.result() == "\n\n".join([*parts, "It is so."])
     sizes = [len(request.body["messages"][-1]["content"]) for request in server.requests]
     assert sizes == [1, *range(2, 3 * PAUSES, 3)]
-    assert isinstance(ended.event, Done)
-    check_answer(ended.event)
-
-
-def check_answer(done: Done) -> None:
-    assert [message.role for message in done.messages] == ["user", "assistant"]
-    parts = [f"Part {number}." for number in range(PAUSES)]
-    assert done.result == "\n\n".join([*parts, "It is so."])
     whole = [block for number in range(PAUSES) for block in blocks_of(number)] + last_blocks()
-    assert done.messages[-1].opaque["anthropic_blocks"] == whole
-    assert (done.usage.input_tokens, done.usage.output_tokens) == (10 * (PAUSES + 1), 5 * (PAUSES + 1))
+    assert seen[-1].opaque["anthropic_blocks"] == whole
 
 
 def test_an_answer_in_the_background_is_asked_for_once_and_fetched(server: Server, url: str) -> None:
     server.answer(json_reply(hosted.response(status="queued")), json_reply(hosted.response(hosted.spoken("Done."))))
-    with Runs(url) as client, working(url):
-        client.submit(agent_at(server, "responses", extra={"background": True}), run_id="run")
-        assert client.result("run", timeout=SECONDS) == "Done."
+    with launched(url) as program:
+        agent = agent_at(server, "responses", extra={"background": True})
+        assert program.start_turn(agent).get_result() == "Done."
     assert [request.method for request in server.requests] == ["POST", "GET"]
 
 
@@ -117,18 +98,12 @@ def test_an_approval_that_is_answered_twice_lets_the_call_run_once(server: Serve
         answer("responses", hosted.ran_mcp(), hosted.spoken("Gone."), streamed=False),
     )
     wiki = {"type": "mcp", "server_label": "wiki", "server_url": "https://wiki.example/mcp"}
-    with Runs(url) as client, working(url):
-        client.submit(agent_at(server, "responses", wiki), run_id="run", approval="always")
-        paused = client.result("run", timeout=SECONDS)
-        assert isinstance(paused, Paused)
-        client.answer(paused, [True])
-        client.answer(paused, [True])
-        with pytest.raises(RequestError):
-            client.answer(paused, [False])
-        until(lambda: client.get("run").state == "done", SECONDS)
-        *_, ended = client.events("run")
-    assert isinstance(ended.event, Done)
-    assert ended.event.result == "Gone."
-    assert isinstance(ended.event.messages[-1], Message)
+    with launched(url) as program:
+        program.start_turn(agent_at(server, "responses", wiki), approval="always")
+        paused = program.pause()
+        durable.answer(DBOS, "mine", [True], paused=paused)
+        durable.answer(DBOS, "mine", [True], paused=paused)
+        durable.answer(DBOS, "mine", [False], paused=paused)
+        assert program.result() == "Gone."
     answers = [item for request in server.requests for item in request.body["input"] if "approve" in item]
     assert [item["approve"] for item in answers] == [True]

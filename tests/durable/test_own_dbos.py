@@ -14,7 +14,7 @@ import pytest
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, Serializer, SetWorkflowTimeout
 
 from prompty import Guardrails, Message, Paused, deny, rewrite, tool
-from prompty.durable import Runs, use_result
+from prompty.durable import use_result
 from prompty.durable.dbos import answer, find_pause, find_retry_step, read_deltas, steer, turn
 from prompty.durable.performer import Performer
 from prompty.durable.record import TurnOptions
@@ -565,7 +565,7 @@ class Parcel:
     weights: set[int]
 
 
-def test_a_program_with_pickles_keeps_working_beside_our_client_and_our_turns(url: str) -> None:
+def test_a_program_with_pickles_keeps_working_beside_our_turns(url: str) -> None:
     async def weigh(parcel: Parcel) -> Parcel:
         return Parcel(parcel.weights | {3})
 
@@ -573,12 +573,10 @@ def test_a_program_with_pickles_keeps_working_beside_our_client_and_our_turns(ur
         await turn(scripted(DONE))
         return await DBOS.run_step_async({"name": "weigh"}, weigh, parcel)
 
-    with launched(url, order) as program, Runs(url) as runs:
+    with launched(url, order) as program:
         program.start("order", Parcel({1}), id="before").get_result()
-        waiting = runs.submit(scripted(DONE), steering=True)
         assert program.run("order", Parcel({2})) == Parcel({2, 3})
         assert program.result("before") == Parcel({1, 3})
-        runs.steer(waiting, "Hi")
     with launched(url, order) as program:
         [stored] = DBOS.list_workflows(workflow_ids=["mine"])
         assert stored.output == Parcel({2, 3})

@@ -2,15 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from dbos import DBOS
 
-from prompty import PromptAgent
-from prompty.durable import Worker
+from prompty import Guardrails, Message, PromptAgent
+from prompty.durable.dbos import read_deltas
 from prompty.durable.delta_stream import delta_from, delta_to_json
-from prompty.events import CitationAdded, Delta, Done, ModelReply, ProviderCallDone, ProviderCallStarted
+from prompty.durable.envelope import unseal
+from prompty.events import CitationAdded, Delta, ProviderCallDone, ProviderCallStarted
 from prompty.messages import Citation, ProviderCall
+from prompty.model.message import Reply
 from tests.drivers.wires import KEY
+from tests.durable.own import launched
 from tests.loopback import Server, event, json_reply, stream
 from tests.providers import sources as a
 
@@ -26,30 +31,32 @@ def test_a_delta_comes_back_as_it_was(delta: Delta) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
-def test_a_run_read_by_another_worker_has_its_sources(
+def test_the_steps_and_the_deltas_of_a_turn_have_its_sources(
     tmp_path: Path, streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/runs.db"
+    url, seen = f"sqlite:///{tmp_path}/own.db", list[Message]()
+
+    def read(message: Message) -> bool:
+        seen.append(message)
+        return True
+
     with Server() as server:
         events = stream(*map(event, a.claude_events(*a.BLOCKS)))
         server.answer(events if streams else json_reply(a.claude(*a.BLOCKS)))
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-        with Worker(url) as worker:
-            worker.runs.submit(AGENT, run_id="one", stream=streams)
-            assert worker.runs.result("one", timeout=60).endswith(a.CLAIM)
-    with Worker(url) as worker:
-        seen = [one.event for one in worker.runs.events("one")]
-    done = seen[-1]
-    assert isinstance(done, Done)
-    assert [(one.url, one.quote) for one in done.citations] == [(a.PAGE, a.QUOTE)]
-    assert [(call.tool, call.error) for call in done.provider_calls] == [
+        with launched(url) as program:
+            program.start_turn(AGENT, stream=streams, guardrails=Guardrails(output=read))
+            assert program.result().endswith(a.CLAIM)
+            [kept] = [step for step in DBOS.list_workflow_steps("mine") if step["function_name"].startswith("model:")]
+            deltas = list(read_deltas(DBOS, "mine")) if streams else []
+    value: Any = unseal(kept["output"], "a step")
+    reply = Reply.from_json(value["answer"])
+    assert [(one.url, one.quote) for one in reply.citations] == [(a.PAGE, a.QUOTE)]
+    assert [(call.tool, call.error) for call in reply.provider_calls] == [
         ("web_search", None),
         ("web_fetch", "url_not_accessible"),
     ]
-    assert done.usage.requests == {"web_search": 1, "web_fetch": 1}
-    [reply] = [one.reply for one in seen if isinstance(one, ModelReply)]
-    assert (reply.citations, reply.provider_calls) == (done.citations, done.provider_calls)
-    added = [one.citation for one in seen if isinstance(one, CitationAdded)]
-    assert added == (list(done.citations) if streams else [])
-    assert done.messages[-1].citations == done.citations
+    assert seen[0].citations == reply.citations
+    added = [one.citation for one in deltas if isinstance(one, CitationAdded)]
+    assert added == (list(reply.citations) if streams else [])

@@ -167,6 +167,23 @@ def test_sigterm_and_a_restart_of_the_database_lose_nothing(databases: Databases
     assert (fleet.asked, fleet.check()["jobs"]) == (0, 16)
 
 
+def test_a_job_that_takes_longer_than_a_worker_may_take_to_stop_goes_on_elsewhere(fleet: Fleet) -> None:
+    fleet.settings |= {"JOBS_DRAIN": "1"}
+    first = fleet.launch()
+    fleet.submit("a")
+    until(lambda: fleet.state("a") == "paused")
+    fleet.model.is_held.set()
+    fleet.answer_all()
+    until(lambda: "a/3" in fleet.model.requests)
+    first.terminate()
+    first.join(60)
+    assert (first.exitcode, fleet.state("a")) == (0, "waiting")
+    fleet.model.is_held.clear()
+    fleet.launch()
+    fleet.finish(["a"])
+    assert (fleet.asked, fleet.check()["jobs"]) == (0, 1)
+
+
 def test_the_commands_of_its_page_work(fleet: Fleet) -> None:
     fleet.settings |= {"JOBS_TOOLS": "tools"}
     fleet.launch()

@@ -8,17 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from threading import Timer
 from urllib.request import Request, urlopen
 
 import pytest
-import yaml
-from typer.testing import CliRunner
 
 from prompty import check
-from prompty.cli.app import app
 from scripts.first_answer import BLOCK, COMMAND, Step
 from tests.real.llama import llama_server
 
@@ -180,33 +176,3 @@ def test_every_example_has_a_readme_and_a_row_in_the_list() -> None:
     folders = {file.parent.name for file in ROOT.glob("*/README.md")}
     assert folders == {file.name for file in ROOT.iterdir() if file.is_dir()}
     assert {name for name in folders if f"| [{name}]({name}) |" not in page} == set()
-
-
-def test_the_deployment_uses_options_that_workers_have_and_leaves_them_time_to_stop() -> None:
-    folder = ROOT / "deployment"
-    compose = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))
-    deployment, *_, job = yaml.safe_load_all((folder / "kubernetes.yaml").read_text(encoding="utf-8"))
-    unit = (folder / "prompty-worker.service").read_text(encoding="utf-8")
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    [started] = re.findall(r"^CMD (.+)$", (folder / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
-    [unit_command] = re.findall(r"^ExecStart=\S+ (.+)$", unit, re.MULTILINE)
-    [migration] = job["spec"]["template"]["spec"]["containers"]
-    workers = [json.loads(started), container["args"], unit_command.split()]
-    for words in (*workers, migration["args"], compose["services"]["migrate"]["command"]):
-        assert {word for word in words if word.startswith("--")} <= read_options(words)
-    drains = [float(words[words.index("--drain") + 1]) for words in workers]
-    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    [seconds] = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-    stop = compose["services"]["worker"]["stop_grace_period"].removesuffix("s")
-    assert drains[0] < float(stop)
-    assert drains[1] + container["lifecycle"]["preStop"]["sleep"]["seconds"] < grace
-    assert drains[2] < float(seconds)
-    assert [problem for problem in check(folder / "refund.prompty") if problem.severity != "info"] == []
-
-
-def read_options(words: list[str]) -> set[str]:
-    """Return the options of a command in its help."""
-    command = list(takewhile(lambda word: not word.startswith("-"), words))
-    shown = CliRunner().invoke(app, [*command, "--help"])
-    assert shown.exit_code == 0, shown.output
-    return set(re.findall(r"--[\w-]+", shown.output))

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dbos import DBOS, DBOSPortableJSONSerializer
 
 from prompty import Paused, resume, turn
 from prompty.batches.ledger import Ledger
 from prompty.batches.local import LocalBatch
 from prompty.batches.provider.journal import Journal
 from prompty.cases.comparison import read_baseline
-from prompty.durable import Worker
-from prompty.errors import IterationsExceeded
-from prompty.events import Done
+from prompty.durable.dbos import answer
 from prompty.memory import SqliteMemory
 from prompty.providers.keys import KeyFile
 from prompty.testing import Player, Script
 from prompty.tools.mcp import Pins
 from prompty.viewer.trace import read_trace
-from scripts.write_stored_formats import ACCOUNT, QUESTION, SECONDS, STARTED_ROW, batch_job, look, write_formats
+from scripts.write_stored_formats import ACCOUNT, QUESTION, STARTED_ROW, batch_job, look, run_desk, write_formats
+from tests.durable.own import launched
 
 pytestmark = pytest.mark.database
 
@@ -86,18 +86,11 @@ def test_a_provider_batch_knows_its_account_and_its_chunks(folder: Path) -> None
     journal.close()
 
 
-def test_durable_runs_are_read_and_go_on(folder: Path) -> None:
-    with Worker(f"sqlite:///{folder}/runs.db", tools=[look]) as worker:
-        runs = worker.runs
-        assert {run.id: run.state for run in runs.list()} == {"done": "done", "paused": "paused", "failed": "failed"}
-        assert runs.result("done") == "Green."
-        *_, last = runs.events("done")
-        assert isinstance(last.event, Done)
-        assert [message.role for message in last.event.messages] == ["user", "assistant", "tool", "assistant"]
-        with pytest.raises(IterationsExceeded):
-            runs.result("failed")
-        runs.answer("paused", [True])
-        assert runs.result("paused", timeout=SECONDS) == "Green."
+def test_a_workflow_that_waits_is_answered_and_goes_on(folder: Path) -> None:
+    with launched(f"sqlite:///{folder}/turns.db", run_desk, serializer=DBOSPortableJSONSerializer()) as program:
+        assert [call.name for call in program.pause("paused").pending] == ["look"]
+        answer(DBOS, "paused", [True])
+        assert program.result("paused") == "Green."
 
 
 def test_a_baseline_is_read(folder: Path) -> None:

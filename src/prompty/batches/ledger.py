@@ -127,7 +127,7 @@ def _lock(path: Path) -> FileLock:
     except BlockingIOError:
         raise RequestError(
             f"another process is writing to '{path}'",
-            "Wait for it, write to another file, or share the rows with --database.",
+            "Wait for it, or write to another file.",
         ) from None
 
 

@@ -14,7 +14,7 @@ from prompty.errors import ModelError
 from prompty.model.paused import Paused
 
 SKIPS_PER_YIELD = 256  # finished rows to skip before the running ones get their turn on the event loop
-HOW_TO_APPROVE = "Run such rows with --database, and answer them with `prompty runs answer`."
+HOW_TO_APPROVE = "Call `prompty.turn` with the inputs of such a row: it returns the pause, and `resume` continues it."
 
 
 class LocalBatch(Batch):

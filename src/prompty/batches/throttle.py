@@ -5,16 +5,13 @@ overloaded: by the status 429, 503 or 529, or by a Retry-After. How long calls t
 answers have different lengths. It is pure: each event returns a new limit. Times are seconds of any one clock.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from prompty.drivers.aio import Outcome
 from prompty.errors import ModelError
-from prompty.model.event import Event, Retry
+from prompty.model.event import Retry
 
 INITIAL_LIMIT = 4.0  # or a sixteenth of the maximum, which slow start reaches after four rounds
 DECREASE_FACTOR = 0.85  # a smaller one leaves more than a tenth of the provider unused
@@ -117,40 +114,3 @@ class Throttle:
         if (value := int(self.limit.value)) < self._lowest:
             self._lowest = value
             self._on_lowered(value, reason)
-
-
-class ThrottledCalls:
-    """Model calls of a durable worker: each call, including a retry, waits for a free slot."""
-
-    def __init__(self, throttle: Throttle) -> None:
-        self.throttle = throttle
-        self._running = self._waiting = 0
-        self._slot_freed = asyncio.Event()
-
-    async def __call__(
-        self, events: AsyncGenerator[Event | Outcome[T], None], /
-    ) -> AsyncGenerator[Event | Outcome[T], None]:
-        """Wait for a free slot, then yield the call's events."""
-        await self._wait_for_slot()
-        self._running += 1
-        call = self.throttle.start_call()
-        try:
-            async for event in events:
-                yield event
-            self.throttle.on_success(self._running + self._waiting)
-        except ModelError as error:
-            self.throttle.on_failure(call, error)
-            raise
-        finally:
-            self._running -= 1
-            self._slot_freed.set()  # wakes the calls waiting now; later ones wait for the next event
-            self._slot_freed = asyncio.Event()
-
-    async def _wait_for_slot(self) -> None:
-        self._waiting += 1
-        try:
-            while not self.throttle.has_free_slot(self._running):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._slot_freed.wait(), self.throttle.pause_seconds or None)
-        finally:
-            self._waiting -= 1

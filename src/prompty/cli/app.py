@@ -3,7 +3,6 @@
 import gc
 import sys
 import warnings
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -42,17 +41,11 @@ class LazyGroup(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by group, from their static lines. Commands that need an extra share the last line."""
-        missing = {name: command.extra for name, command in COMMANDS.items() if not _is_installed(command.module)}
+        """Write the commands by group, from their static lines."""
         width = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
-            rows = [(f"{name:{width}}", command.summary) for name, command in group.items() if name not in missing]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        for extra in sorted({*missing.values()}):
-            names = ", ".join(name for name in missing if missing[name] == extra)
-            formatter.write(f"\nWith the extra {extra}: {names}\n")
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", command.summary) for name, command in group.items()])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """Return the names of commands without importing them, so that completion is fast."""
@@ -88,10 +81,6 @@ class LazyGroup(TyperGroup):
 
             print_unexpected(error, debug=self._debug)
             sys.exit(1)
-
-
-def _is_installed(module: str) -> bool:
-    return not module or find_spec(module) is not None
 
 
 def _load_command(name: str) -> Any:

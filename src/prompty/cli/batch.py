@@ -1,4 +1,4 @@
-"""`prompty batch`: run a prompt for each row of a file, in this process or on the workers of a database."""
+"""`prompty batch`: run a prompt for each row of a file."""
 
 import asyncio
 import shlex
@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.progress import BarColumn, Progress, TextColumn
 from typer import Argument, BadParameter, Exit, Option
@@ -24,10 +24,10 @@ from prompty.batches.local import LocalBatch
 from prompty.batches.provider.run import ProviderBatch
 from prompty.batches.rows import check_columns, count_rows, parse_shard, select_rows
 from prompty.batches.table import write_csv
-from prompty.batches.throttle import CONCURRENCY, Throttle, ThrottledCalls
+from prompty.batches.throttle import CONCURRENCY
 from prompty.cases.project_file import find_project
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
-from prompty.cli.durable import parse_duration
+from prompty.cli.durations import parse_duration
 from prompty.cli.estimate import print_estimate
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
@@ -53,11 +53,6 @@ from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import load_functions
 
-if TYPE_CHECKING:  # DBOS takes most of the time of a command, and batches in one process need none
-    from prompty.batches.shared import DatabaseLock
-
-DRAIN_SECONDS = 30.0
-LOCK_SECONDS = 1.0
 BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
@@ -85,10 +80,6 @@ BatchMaxCost = Annotated[
     Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
 ]
 BatchConcurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
-Database = Annotated[
-    str | None, Option(help="Share the rows with the workers of this database: postgresql://… or sqlite:///runs.db.")
-]
-Name = Annotated[str | None, Option(help="With --database: also run rows in this process, as the worker NAME.")]
 InProviderBatch = Annotated[
     bool,
     Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
@@ -120,8 +111,6 @@ def run_batch(
     max_cost: BatchMaxCost = None,
     concurrency: BatchConcurrency = CONCURRENCY,
     tools: ToolFiles = None,
-    database: Database = None,
-    name: Name = None,
     provider_batch: InProviderBatch = False,
     deadline: RowDeadline = None,
     cancel: Cancel = False,
@@ -136,7 +125,7 @@ def run_batch(
     trace: TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
-    live_only = {"max-cost": max_cost, "database": database, "name": name}
+    live_only = {"max-cost": max_cost}
     _check_options(
         {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
     )
@@ -171,7 +160,7 @@ def run_batch(
         if provider_batch:
             complete, progress = _run_provider(job, deadline, cancel=cancel)
         else:
-            complete, progress = _run(job, database, name)
+            complete, progress = asyncio.run(_run_local(job))
         if table is not None:
             write_csv(output, table)
     except OSError as error:
@@ -192,15 +181,6 @@ def _list_records(output: Path | None, retry_failed: bool) -> list[Path]:
     if output is None:
         return []
     return [output] if retry_failed else [output, get_failures_path(output)]
-
-
-def _run(job: BatchJob, database: str | None, name: str | None) -> tuple[bool, BatchProgress]:
-    """Run the batch. Return True if no row is left, and the final progress."""
-    if database:
-        return _run_shared(job, database, name)
-    if name:
-        raise RequestError("--name names a worker, which needs a database", "Add --database, or remove --name.")
-    return asyncio.run(_run_local(job))
 
 
 def _report(job: BatchJob, progress: BatchProgress, *, complete: bool, accept_failed: bool, as_json: bool) -> None:
@@ -279,75 +259,6 @@ def _stop(running: LocalBatch) -> None:
     if not running.stopping:
         _report_stopping()
     running.stop()
-
-
-def _run_shared(job: BatchJob, url: str, name: str | None) -> tuple[bool, BatchProgress]:
-    """Run rows as the worker `name`, if there is one. Submit and collect rows unless another process does."""
-    from prompty.batches.shared import SharedBatch, get_batch_name  # DBOS is slow to import
-    from prompty.durable import Runs  # the same
-
-    stopping = threading.Event()
-    for number in STOP_SIGNALS:
-        signal.signal(number, lambda *_: _stop_shared(stopping))
-    with Runs(url) as runs, _run_worker(job, url, name):  # which says if the database is unreachable
-        lock = _acquire_collector_lock(url, get_batch_name(job.agent, job.output), stopping, wait=name is not None)
-        if lock is None:
-            return False, BatchProgress(total=len(job.numbers), started=time.monotonic())
-        try:
-            with Ledger(job.output, retry_failed=job.retry_failed) as ledger:
-                running = SharedBatch(job, ledger, runs, should_stop=stopping.is_set)
-                with _show_progress(running):
-                    ledger.complete = running.run()
-            _report_budget(running)
-            return ledger.complete, running.progress
-        finally:
-            lock.release()
-
-
-@contextmanager
-def _run_worker(job: BatchJob, url: str, name: str | None) -> Iterator[None]:
-    """Run submitted rows in the background. A row that is interrupted continues on another worker."""
-    if name is None:
-        yield
-        return
-    from prompty.durable import Limits, Worker  # DBOS is slow to import
-
-    throttled = ThrottledCalls(Throttle(job.max_concurrency))
-    limits = Limits(worker_concurrency=job.max_concurrency)
-    worker = Worker(url, name=name, limits=limits, tools=job.tools, pace=throttled)
-    worker.open()
-    try:
-        yield
-    finally:
-        worker.close(DRAIN_SECONDS)
-
-
-def _acquire_collector_lock(url: str, batch: str, stopping: threading.Event, *, wait: bool) -> "DatabaseLock | None":
-    """Acquire the lock that lets one process at a time submit and collect. Return None if stopped while waiting."""
-    from prompty.batches.shared import acquire_lock  # DBOS is slow to import
-
-    reported = False
-    while not stopping.is_set():
-        try:
-            return acquire_lock(url, f"batch {batch}")
-        except BlockingIOError:
-            if not wait:
-                raise RequestError(
-                    f"another process is collecting the batch '{batch}'", "Add --name to run some of its rows here."
-                ) from None
-        if not reported:
-            err.print(visible(f"Running rows of {batch}. Another process is collecting its results."))
-            reported = True
-        stopping.wait(LOCK_SECONDS)
-    return None
-
-
-def _stop_shared(stopping: threading.Event) -> None:
-    """Stop when the running rows have ended. The next signal ends the process at once; no result is lost."""
-    stopping.set()
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    _report_stopping()
 
 
 def _report_stopping() -> None:

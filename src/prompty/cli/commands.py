@@ -4,17 +4,10 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A command: the object that implements it, its line in the help, and the extra and module that it cannot run
-    without."""
+    """A command: the object that implements it, and its line in the help."""
 
     target: str
     summary: str
-    extra: str = ""
-    module: str = ""
-
-
-def _durable(target: str, summary: str) -> Command:
-    return Command(target, summary, extra="dbos", module="dbos")
 
 
 GROUPS: dict[str, dict[str, Command]] = {
@@ -45,10 +38,6 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "Production": {
         "batch": Command("batch:run_batch", "Run a prompt once for each row of a file."),
-        "worker": _durable("durable:worker", "Execute submitted runs."),
-        "submit": _durable("durable:submit", "Queue a run for the workers."),
-        "runs": _durable("runs:runs", "List, follow, answer, cancel and retry submitted runs."),
-        "db": _durable("durable:db", "Create and update the tables of submitted runs."),
     },
 }
 COMMANDS: dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}

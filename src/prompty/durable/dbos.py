@@ -14,8 +14,7 @@ can have turns.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from secrets import token_hex
@@ -33,8 +32,7 @@ from prompty.drivers.run_spans import open_run_spans
 from prompty.durable.codec import MODEL, decision_from, decision_to_json, error_from, error_to_json
 from prompty.durable.delta_stream import delta_from
 from prompty.durable.envelope import seal, unseal
-from prompty.durable.metrics import WorkerMetrics
-from prompty.durable.performer import Fence, Performer, RunDeadline, begin_at_once
+from prompty.durable.performer import Fence, Performer, RunDeadline
 from prompty.durable.record import (
     DurableOptions,
     Record,
@@ -64,7 +62,6 @@ STEERING, STREAM, PAUSED = "prompty.steering", "prompty.deltas", "prompty.paused
 YEAR = 365 * 24 * 3600.0
 SHORTEST_SLEEP = 0.001  # DBOS does not store shorter ones
 Client = DBOSClient | type[DBOS]
-Around = Callable[[], AbstractAsyncContextManager[None]]
 
 
 async def turn(
@@ -100,7 +97,7 @@ async def turn(
             record = record.after(paused, parse_decisions(paused, verdicts))
         limit = RunDeadline(record.deadline)
         while True:
-            end = await run_record(record, parts, fence=watched.confirm, deadline=limit)
+            end = await _run_record(record, parts, watched.confirm, limit)
             if isinstance(end, Done):
                 return end.result
             if on_pause == "return":
@@ -247,32 +244,18 @@ def read_deltas(client: Client, workflow_id: str) -> Iterator[Delta | Retry]:
         yield from map(delta_from, group["deltas"])
 
 
-async def run_record(
-    record: Record,
-    parts: WorkerParts,
-    *,
-    fence: Fence = begin_at_once,
-    around: Around = nullcontext,
-    on_progress: Fence = begin_at_once,
-    metrics: WorkerMetrics | None = None,
-    deadline: RunDeadline | None = None,
-) -> Done | Paused:
-    """Run a turn from its record in the current workflow, to its end or a pause, or raise the error that ends it.
-
-    `fence` returns when a side effect may begin. What a step does that is not stored yet is done inside `around`, and
-    `on_progress` is called between effects, once this execution has stored a step.
-    """
+async def _run_record(record: Record, parts: WorkerParts, fence: Fence, deadline: RunDeadline) -> Done | Paused:
+    """Run a turn from its record to its end or a pause, or raise the error that ends it. `fence` returns when a side
+    effect may begin."""
     spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
     with spans or NULL_SPAN, spans.inside() if spans else NULL_SPAN:
         if spans:
             spans.span.set_attributes({names.RUN_ID: record.run_id})
         run = stored_run(record, parts, spans)
         write = _write_delta if record.options.get("stream") else None
-        performer = Performer(
-            run, parts.hooks(), fence=fence, write=write, metrics=metrics, pace=parts.pace, deadline=deadline
-        )
-        steps = DbosSteps(performer, fence, around, on_progress)
+        performer = Performer(run, parts.hooks(), fence=fence, write=write, pace=parts.pace, deadline=deadline)
         try:
+            steps = _DbosSteps(performer, fence)
             return await TurnDriver(steps, record.run_id, performer.hooks).drive(run.loop(performer.inner))
         finally:
             await performer.release()
@@ -283,18 +266,15 @@ async def _write_delta(value: Json) -> None:
     await DBOS.write_stream_async(STREAM, {**value, "step": DBOS.step_id})
 
 
-class DbosSteps:
+class _DbosSteps:
     """Steps of the current workflow."""
 
-    def __init__(self, performer: Performer, fence: Fence, around: Around, on_progress: Fence) -> None:
-        self._performer, self._fence, self._around, self._on_progress = performer, fence, around, on_progress
-        self._is_new = False
+    def __init__(self, performer: Performer, fence: Fence) -> None:
+        self._performer, self._fence = performer, fence
 
     async def keep(self, name: str, wanted: Wanted, /, *, once: bool = False, interrupted: bool = False) -> Json:
         async def perform() -> Json:
-            self._is_new = True
-            async with self._around():
-                return await self._performer.perform(name, wanted, once=once, interrupted=interrupted)
+            return await self._performer.perform(name, wanted, once=once, interrupted=interrupted)
 
         stored = await DBOS.run_step_async({"name": name}, perform)
         if isinstance(wanted, LoadMemory):
@@ -319,10 +299,6 @@ class DbosSteps:
 
     async def sleep(self, seconds: float, /) -> None:
         await DBOS.sleep_async(max(self._performer.get_wait(seconds), SHORTEST_SLEEP))
-
-    async def before_effect(self) -> None:
-        if self._is_new:
-            await self._on_progress()
 
     def emit(self, event: Event, /) -> None:
         self._performer.emit(event)

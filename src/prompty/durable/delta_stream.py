@@ -1,12 +1,11 @@
-"""Delta stream: a model's words on their way to the readers of a run's events."""
+"""Delta stream: a model's words on their way to the readers of a turn."""
 
 import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Self, TypeVar
 
 from prompty.drivers.aio import Outcome
-from prompty.durable.envelope import seal, unseal
+from prompty.durable.envelope import seal
 from prompty.model.citation import parse_citations, parse_provider_calls
 from prompty.model.event import (
     CitationAdded,
@@ -15,7 +14,6 @@ from prompty.model.event import (
     ProviderCallDone,
     ProviderCallStarted,
     ReasoningDelta,
-    Retry,
     TextDelta,
     ToolCallDelta,
 )
@@ -86,33 +84,3 @@ def delta_from(value: Any) -> Delta:
         case {"citation": citation}:
             return CitationAdded(*parse_citations([citation]))
     return ToolCallDelta(*value["call"])
-
-
-class DeltaLog:
-    """Deltas of a run as its readers see them: for each step those of one attempt, each once."""
-
-    def __init__(self) -> None:
-        self.count: int = 0
-        self._deltas: dict[str, dict[str, list[Json]]] = defaultdict(lambda: defaultdict(list))
-        self._read: dict[str, tuple[str, int]] = {}
-
-    def add(self, values: list[object], run_id: str) -> None:
-        for value in values:
-            self.count += 1
-            group: Any = unseal(value, f"the delta stream of the run '{run_id}'")
-            self._deltas[group["step"]][group["attempt"]] += group["deltas"]
-
-    def read_new(self, step: str, attempt: str | None) -> Iterator[Event]:
-        """Yield unread deltas of the winning attempt: `attempt` if the step has ended, otherwise the latest. If the
-        reader has seen deltas of another attempt, yield `Retry` first."""
-        attempts = self._deltas[step]
-        attempt = attempt or next(reversed(attempts), None)
-        if attempt is None:
-            return
-        before, count = self._read.get(step, (attempt, 0))
-        if before != attempt:
-            count = 0
-            yield Retry(len(attempts) - 1, 0.0, "the worker was lost while the model answered")
-        deltas = attempts[attempt]
-        self._read[step] = (attempt, len(deltas))
-        yield from map(delta_from, deltas[count:])

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from logging import Logger, getLogger
 from random import uniform
 from secrets import token_hex
@@ -22,10 +21,8 @@ from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
 from prompty.durable.codec import UNKNOWN, answer_to_json, error_to_json, result_to_json
 from prompty.durable.delta_stream import DeltaWriter
 from prompty.durable.envelope import seal, unseal
-from prompty.durable.logs import follow
-from prompty.durable.metrics import WorkerMetrics
 from prompty.durable.steps import Wanted
-from prompty.errors import DeadlineExceeded, ModelError, PromptyError, RunBroken, ToolError
+from prompty.errors import DeadlineExceeded, PromptyError, RunBroken, ToolError
 from prompty.loop.effects import (
     CallModel,
     CallTools,
@@ -56,25 +53,24 @@ class CallLimiter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunDeadline:
-    """When a run must have ended, in seconds since 1970, or None, and the clock to compare it with.
+    """When a run must have ended, in seconds since 1970, or None.
 
     No effect begins after it, and one that is under way is abandoned. The error becomes the result of a step, so a
     worker that takes the run over meets the same end.
     """
 
     at: float | None = None
-    read_clock: Callable[[], float] = time.time
 
     def error(self) -> DeadlineExceeded:
         assert self.at is not None  # noqa: S101  it was exceeded
         return DeadlineExceeded(datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds"))
 
     def has_passed(self) -> bool:
-        return self.at is not None and self.read_clock() >= self.at
+        return self.at is not None and time.time() >= self.at
 
     def shorten(self, seconds: float) -> float:
         """Return how long a wait may take."""
-        return seconds if self.at is None else max(min(seconds, self.at - self.read_clock()), 0.0)
+        return seconds if self.at is None else max(min(seconds, self.at - time.time()), 0.0)
 
     async def limit(self, begin: Callable[[], Awaitable[T]]) -> T:
         """Perform an effect, if there is time for it. Abandon it at the deadline, and raise DeadlineExceeded."""
@@ -82,7 +78,7 @@ class RunDeadline:
             return await begin()
         if self.has_passed():
             raise self.error()
-        limit = asyncio.timeout(self.at - self.read_clock())
+        limit = asyncio.timeout(self.at - time.time())
         try:
             async with limit:
                 return await begin()
@@ -97,10 +93,6 @@ def read_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
-async def begin_at_once() -> None:
-    """The fence of a process that needs no lease."""
-
-
 class Performer:
     """Performs the effects of one turn in this process. `fence` returns when a side effect may begin. With `write`, the
     deltas of a model's answer are written while they arrive. `execution` tells what this process did from what another
@@ -111,9 +103,8 @@ class Performer:
         run: Run,
         hooks: Json,
         *,
-        fence: Fence = begin_at_once,
+        fence: Fence,
         write: Write | None = None,
-        metrics: WorkerMetrics | None = None,
         pace: CallLimiter | None = None,
         deadline: RunDeadline | None = None,
     ) -> None:
@@ -122,7 +113,6 @@ class Performer:
         self.execution: str = token_hex(8)
         self.hooks = hooks
         self._fence, self._write, self._pace = fence, write, pace
-        self._metrics = metrics or WorkerMetrics()
         self._deadline = deadline or RunDeadline()
         self._session = MemorySession(run.settings.memory)
         self._session_id = run.settings.session_id
@@ -146,28 +136,22 @@ class Performer:
 
     async def perform(self, name: str, wanted: Wanted, *, once: bool = False, interrupted: bool = False) -> Json:
         """Perform the effect of a step. Errors are results: an engine would return them as errors of another class."""
-        with follow(run_id=self.run_id):
-            try:
-                if once and interrupted:
-                    self._metrics.count("prompty.calls.uncertain")
-                    return seal(UNKNOWN)
-                if self._session_id is not None and not self._session.is_locked:
-                    await self._lock_session(self._session_id)
-                await self._fence()
-                begun = time.monotonic()
-                result = await self._perform(name, wanted)
-                self._metrics.record_step(name.partition(":")[0], time.monotonic() - begun)
-                return seal(result)
-            except Exception as error:
-                if is_cancelled():  # this execution ends, so the step has no result
-                    raise asyncio.CancelledError from error
-                return seal({"error": error_to_json(self._describe_failure(error))})
+        try:
+            if once and interrupted:
+                return seal(UNKNOWN)
+            if self._session_id is not None and not self._session.is_locked:
+                await self._lock_session(self._session_id)
+            await self._fence()
+            return seal(await self._perform(name, wanted))
+        except Exception as error:
+            if is_cancelled():  # this execution ends, so the step has no result
+                raise asyncio.CancelledError from error
+            return seal({"error": error_to_json(self._describe_failure(error))})
 
     async def _perform(self, name: str, wanted: Wanted) -> Json:
         match wanted:
             case PlannedCall():
-                with follow(call=wanted.key, tool=wanted.call.name):
-                    return result_to_json(await self._call_tool(wanted))
+                return result_to_json(await self._call_tool(wanted))
             case CallModel():
                 reply = await self._call_model(name, wanted)
                 return {"answer": answer_to_json(wanted, reply), "attempt": self.execution}
@@ -200,18 +184,8 @@ class Performer:
             events = self._pace(events)
         if self._write is not None and self.inner.targets[effect.model].streams(effect.request):
             async with DeltaWriter(self._write, name, self.execution) as deltas:
-                return await self._deadline.limit(lambda: self._metered(deltas.record(events)))
-        return await self._deadline.limit(lambda: self._metered(events))
-
-    async def _metered(self, events: AsyncGenerator[Event | Outcome[Reply], None]) -> Reply:
-        try:
-            received = await drain_async(events)
-        except ModelError as error:
-            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-                self._metrics.count("prompty.model.rate_limited")
-            raise
-        self._metrics.count_tokens(received.usage)
-        return received
+                return await self._deadline.limit(lambda: drain_async(deltas.record(events)))
+        return await self._deadline.limit(lambda: drain_async(events))
 
     async def _fenced(
         self, events: AsyncGenerator[Event | Outcome[T], None]
@@ -222,10 +196,12 @@ class Performer:
             yield event
 
     async def _call_tool(self, planned: PlannedCall) -> Message:
-        begun = time.monotonic()
         await self._find_kinds()
         if planned.call.name not in self._tools.tools:
-            error = ToolError(f"this worker has no tool '{planned.call.name}'", "Start it with the tools of its runs.")
+            error = ToolError(
+                f"this process has no tool '{planned.call.name}'",
+                "Give it the tools that its turns began with: tools=[...].",
+            )
             return not_run(planned, NotRun(str(error)))
         if self._deadline.has_passed():
             return not_run(planned, NotRun("The run's deadline has passed."))
@@ -233,7 +209,6 @@ class Performer:
             [message] = cast(list[Message], await self._run(CallTools(calls=(planned,))))
         except DeadlineExceeded:  # the next effect ends the run
             return interrupted(planned)
-        logger.info("The call has ended after %.3f s, and its result is stored.", time.monotonic() - begun)
         return message
 
     async def _fence_call(self, planned: PlannedCall) -> None:

@@ -1,14 +1,14 @@
-"""The record of a durable run: a value from which any worker can start or continue it.
+"""The record of a durable turn: a value from which any process can start or continue it.
 
-It holds the agent as it was at the start, its inputs and options, and for a later segment also the pause and the
-answers to it.
+It holds the agent as it was at the start, its inputs and options, and after a pause also the pause and the answers to
+it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
 from typing_extensions import Doc
@@ -54,7 +54,7 @@ class DurableOptions(RunOptions, total=False):
         Sequence[str] | None,
         Doc("Names of the worker's tools to offer with the declared ones. By default none."),
     ]
-    stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `events`.")]
+    stream: Annotated[bool, Doc("Store the deltas of the model's answers, for `read_deltas`.")]
     steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]
 
 
@@ -99,11 +99,10 @@ class WorkerParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One segment of a run. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to them. The deadline
-    is in seconds since 1970, by the clock of the database."""
+    """A turn, from its start or from a pause. `agent` and `inputs` lack their secrets; `secrets` and `hidden` refer to
+    them. The deadline is in seconds since 1970."""
 
     run_id: str
-    segment: int
     agent: Json
     path: str | None
     agent_hash: str
@@ -115,22 +114,15 @@ class Record:
     paused: Json | None = None
     answers: Json = field(default_factory=dict)
     deadline: float | None = None
-    pause_timeout: float | None = None
-    tenant: str | None = None
 
     def to_json(self) -> Json:
         """Return the JSON to store."""
         return seal(asdict(self))
 
-    @property
-    def prompt(self) -> str:
-        """Name by which the run is listed: that of the file, or of an agent without one."""
-        return PurePath(self.path).name if self.path else str(self.agent.get("name") or "")
-
     def after(self, paused: Paused, decisions: Mapping[str, Decision]) -> "Record":
         """Return the segment that continues from a pause."""
         answers: Json = {key: decision_to_json(decision) for key, decision in decisions.items()}
-        return replace(self, segment=self.segment + 1, paused=paused.to_json(), answers=answers)
+        return replace(self, paused=paused.to_json(), answers=answers)
 
 
 def record_from(stored: object, place: str) -> Record:
@@ -158,7 +150,6 @@ def new_record(
     hidden = _hidden(agent, inputs or {}, secrets)
     return Record(
         run_id=run_id,
-        segment=0,
         agent=data,
         path=str(agent.path) if agent.path else None,
         agent_hash=digest([data, references]),

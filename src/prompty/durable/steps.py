@@ -70,10 +70,6 @@ class Steps(Protocol):
         """Wait. After a restart, only the rest of the time is left."""
         ...
 
-    async def before_effect(self) -> None:
-        """Note that no effect is under way. Called before each one."""
-        ...
-
     def emit(self, event: Event, /) -> None:
         """Tell listeners of this process what happens."""
         ...
@@ -116,7 +112,6 @@ class TurnDriver:
                 return None
             case Checkpoint():
                 return None
-        await self._steps.before_effect()
         match effect:
             case CallTools():
                 return await self._run_stage(effect)

@@ -454,8 +454,6 @@ class TemporalSteps:
     async def sleep(self, seconds: float, /) -> None:
         await asyncio.sleep(seconds * workflow.random().uniform(1.0, 1.25))
 
-    async def before_effect(self) -> None: ...
-
     def emit(self, event: Event, /) -> None: ...
 
 
