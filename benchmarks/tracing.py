@@ -62,9 +62,9 @@ def turn_costs(rounds: int) -> list[Cost]:
             "traced": partial(_traced, runner, turn, f"file:{folder}"),
         }
         seconds = best_of(rounds, {name: partial(seconds_of, work, time.process_time) for name, work in works.items()})
-        assert len(list(Path(folder).glob("*.tracy"))) == REPEATS * rounds
+        assert len(list(Path(folder).glob("*.jsonl"))) == REPEATS * rounds
         spans = _spans(runner, turn)
-    # About 45 µs a span go into the two lines and the frame of the file, which Python puts together.
+    # About 45 µs a span go into the two lines of the file, which Python puts together.
     traced = ratio(f"traced turn, {ROUNDS} × {CALLS} tools", 0.525, seconds, "traced")
     return [traced, Cost(name="spans of that turn", figure=spans, unit="spans", limit=40, seconds={})]
 

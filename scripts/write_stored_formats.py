@@ -93,8 +93,8 @@ def write_traces(folder: Path) -> None:
                 turn(folder / "desk.prompty", QUESTION, tools=[look_and_die])
         finally:
             Tracer.clear()
-        [finished] = Path(traces).glob("*.tracy")
-        shutil.copy(finished, folder / "finished.tracy")
+        [finished] = Path(traces).glob("*.jsonl")
+        shutil.copy(finished, folder / "finished.jsonl")
 
 
 def batch_job(folder: Path) -> BatchJob:

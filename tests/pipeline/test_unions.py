@@ -169,7 +169,7 @@ def test_no_trace_and_no_message_shows_a_value_of_a_sensitive_union(place: str, 
             invoke(made, {"x": "hunter2 is mine"})
     finally:
         Tracer.clear()
-    [trace] = tmp_path.glob("*.tracy")
+    [trace] = tmp_path.glob("*.jsonl")
     assert "Yes." in trace.read_text()
     assert "hunter2" not in trace.read_text()
 

@@ -90,7 +90,7 @@ def run_with(text: str, folder: Path, server: Server) -> dict[str, str]:
         Tracer.clear()
         logging.getLogger("prompty").removeHandler(handler)
     return {
-        "trace": "".join(path.read_text() for path in folder.glob("*.tracy")),
+        "trace": "".join(path.read_text() for path in folder.glob("*.*.jsonl")),
         "recording": (folder / "recording.jsonl").read_text(),
         "console": console.getvalue(),
         "log": log.getvalue(),

@@ -63,7 +63,7 @@ def test_a_recording_is_played(folder: Path) -> None:
 
 
 def test_traces_are_read(folder: Path) -> None:
-    finished, running = read_trace(folder / "finished.tracy"), read_trace(folder / "running.jsonl")
+    finished, running = read_trace(folder / "finished.jsonl"), read_trace(folder / "running.jsonl")
     assert (finished.root.status, running.root.status) == ("ok", "unfinished")
     assert [trace.count("execute") for trace in (finished, running)] == [2, 1]
 

@@ -132,7 +132,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
         outputs = {"console": printed, "OTLP": b"".join(collector.bodies())}
     for path in sorted((folder / "out").rglob("*")):
         if path.is_file():
-            name = "a .tracy file" if path.suffix == ".tracy" else path.name
+            name = "a trace" if path.parent.name == "traces" else path.name
             outputs[name] = outputs.get(name, b"") + path.read_bytes()
     for trace in find_traces(folder / "out" / "traces"):
         write_page(read_trace(trace), folder / "page.html")
@@ -151,7 +151,7 @@ def test_no_secret_is_in_anything_that_comes_out(watched: Watched, kind: Kind, s
 OUTPUTS: dict[str, bytes] = {
     "console": "[prompty]   ◀ execute".encode(),
     "OTLP": b"What of Lisbon-of-whole?",
-    "a .tracy file": b"What of Lisbon-of-whole?",
+    "a trace": b"What of Lisbon-of-whole?",
     "lines.txt": b"What of Lisbon-of-whole?",
     "factory.txt": b"What of Lisbon-of-whole?",
     "recording.jsonl": b"What of Lisbon-of-whole?",
@@ -175,7 +175,7 @@ def test_a_secret_that_gets_out_would_be_found(watched: Watched) -> None:
 
 
 def test_the_exact_exchange_is_there_without_its_secrets(watched: Watched) -> None:
-    traces = watched.outputs["a .tracy file"]
+    traces = watched.outputs["a trace"]
     assert b"$OPENAI_API_KEY" in traces
     assert "••••@127.0.0.1".encode() in traces
     assert b'"wire":[{' in traces
@@ -183,7 +183,7 @@ def test_the_exact_exchange_is_there_without_its_secrets(watched: Watched) -> No
 
 @pytest.mark.parametrize("name", ["OpenAI-whole", "odd-password-streamed"])
 def test_a_page_that_the_command_writes_has_no_secret_either(watched: Watched, tmp_path: Path, name: str) -> None:
-    [trace] = (watched.folder / "out" / "traces").glob(f"{name}.*.tracy")
+    [trace] = (watched.folder / "out" / "traces").glob(f"{name}.*.jsonl")
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "prompty.cli", "trace", "html", str(trace), "-o", str(page)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=True, env=clean_environment())  # noqa: S603  our own command

@@ -76,17 +76,18 @@ def test_a_file_holds_the_whole_turn_and_belongs_to_its_owner(tmp_path: Path) ->
     a_turn()
     [file] = (tmp_path / "traces").iterdir()
     assert file.name.startswith("weather.")
-    assert file.suffix == ".tracy"
+    assert file.suffix == ".jsonl"
     assert file.stat().st_mode & 0o777 == 0o600
-    data = json.loads(file.read_bytes())
-    assert data["runtime"] == "prompty-python"
-    root = data["trace"]
-    assert root["name"] == "turn"
-    assert root["inputs"] == {"q": "How is it?"}
-    assert root["result"] == "Sunny."
-    assert root["__time"]["duration"] > 0
-    assert root["__usage"] == {"input_tokens": 20, "output_tokens": 10}
-    assert [frame["name"] for frame in root["__frames"]] == [
+    trace = read_trace(file)
+    assert trace.runtime.startswith("prompty-python")
+    root, *frames = trace.frames
+    assert (root.name, root.status) == ("turn", "ok")
+    assert root.content == {"inputs": {"q": "How is it?"}, "result": "Sunny."}
+    assert root.duration is not None
+    assert root.duration > 0
+    assert root.usage == {"input_tokens": 20, "output_tokens": 10}
+    below = [frame for frame in frames if frame.depth == 1]
+    assert [frame.name for frame in below] == [
         "prepare",
         "connect",
         "execute",
@@ -96,8 +97,8 @@ def test_a_file_holds_the_whole_turn_and_belongs_to_its_owner(tmp_path: Path) ->
         "execute",
         "process",
     ]
-    assert root["__frames"][4]["inputs"] == {"city": "Paris"}
-    assert root["__frames"][6]["inputs"]["messages"][-1]["content"] == "sunny in Rome"
+    assert below[4].content["inputs"] == {"city": "Paris"}
+    assert "sunny in Rome" in str(below[6].content["inputs"])
 
 
 def test_traces_of_the_same_moment_have_files_of_their_own(tmp_path: Path) -> None:
@@ -107,8 +108,7 @@ def test_traces_of_the_same_moment_have_files_of_their_own(tmp_path: Path) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(tmp_path.glob("*.tracy"))) == 8
-    assert list(tmp_path.glob("*.jsonl")) == []
+    assert [read_trace(file).root.status for file in tmp_path.iterdir()] == ["ok"] * 8
 
 
 @pytest.mark.process
@@ -148,7 +148,7 @@ def test_a_sink_that_fails_changes_nothing_for_the_run_or_the_others(
     Tracer.add("seen", seen)
     trace_to(f"file:{tmp_path}")
     assert a_turn() == "Sunny."
-    assert len(list(tmp_path.glob("*.tracy"))) == 1
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1
     seen.assert_complete()
     assert "a trace sink failed: Broken" in caplog.text
     assert "sk-abc" not in caplog.text
@@ -217,7 +217,7 @@ def test_the_environment_turns_sinks_on(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stderr.startswith("[prompty] ▶ mine")
-    assert [file.suffix for file in tmp_path.iterdir()] == [".tracy"]
+    assert [file.suffix for file in tmp_path.iterdir()] == [".jsonl"]
 
 
 @pytest.mark.process
@@ -243,8 +243,9 @@ def test_the_exact_exchange_is_kept_on_request(tmp_path: Path, way: Way) -> None
     with Script("Hello."):
         way.turn(scripted(name="greet"), {"q": "Hi"})
     [file] = tmp_path.iterdir()
-    [execute] = [frame for frame in json.loads(file.read_bytes())["trace"]["__frames"] if frame["name"] == "execute"]
-    [exchange] = execute["wire"]
+    [execute] = [frame for frame in read_trace(file).frames if frame.name == "execute"]
+    wire: Any = execute.content["wire"]
+    [exchange] = wire
     assert exchange["request"]["messages"][-1] == {"role": "user", "content": "Hi"}
     assert exchange["response"]["choices"][0]["message"]["content"] == "Hello."
     assert exchange["curl"].startswith("curl ")

@@ -230,26 +230,8 @@ def nested(depth: int) -> Fields:
     return inner
 
 
-def document(root: Fields) -> str:
-    """The text of a finished trace, written without recursion: `json.dumps` cannot write a deep one."""
-    pieces: list[str] = []
-    waiting: list[Fields | str] = [root]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            pieces.append(one)
-            continue
-        own = {name: value for name, value in one.items() if name != "__frames"}
-        pieces.append(json.dumps(own)[:-1] + ', "__frames": [')
-        waiting.append("]}")
-        for position, child in enumerate(reversed(one.get("__frames", []))):
-            waiting += [","] if position else []
-            waiting.append(child)
-    return '{"runtime": "prompty-python", "version": "0.1", "trace": ' + "".join(pieces) + "}"
-
-
 def lines(root: Fields) -> list[str]:
-    """The lines of the same trace as it is written while it runs."""
+    """The lines of a trace."""
     header = {"runtime": "prompty-python", "version": "0.1", "lines": 1}
     return [json.dumps(header), *(json.dumps(event) for event in _events(root))]
 
@@ -262,7 +244,9 @@ def _events(root: Fields) -> Iterator[Fields]:
             told = ("__time", "result", "error", "__usage", "wire")
             yield {"end": {"id": one["id"], **{name: one[name] for name in told if name in one}}}
             continue
-        known = {name: one[name] for name in ("name", "title", "id", "attributes", "inputs") if name in one}
+        known = {
+            name: one[name] for name in ("name", "title", "id", "signature", "attributes", "inputs") if name in one
+        }
         yield {
             "start": {
                 **known,
@@ -274,7 +258,7 @@ def _events(root: Fields) -> Iterator[Fields]:
         waiting += [(child, one["id"], True) for child in reversed(one.get("__frames", []))]
 
 
-def save(root: Fields, folder: Path, name: str = "day-out.20261115.064017.tracy") -> Path:
+def save(root: Fields, folder: Path, name: str = "day-out.20261115.064017.jsonl") -> Path:
     file = folder / name
-    file.write_text(document(root) if file.suffix == ".tracy" else "\n".join(lines(root)) + "\n", encoding="utf-8")
+    file.write_text("\n".join(lines(root)) + "\n", encoding="utf-8")
     return file

@@ -89,7 +89,7 @@ def test_an_attack_in_every_field_of_every_frame_stays_text(
 ) -> None:
     root: Fields = poisoned(day_out(), cycle(ATTACKS[turn * 5 :] + ATTACKS[: turn * 5]), all_of_it=all_of_it)
     target = tmp_path / "page.html"
-    write_page(read_trace(save(root, tmp_path, "<img src=x onerror=canary=9>.20261115.064017.tracy")), target)
+    write_page(read_trace(save(root, tmp_path, "<img src=x onerror=canary=9>.20261115.064017.jsonl")), target)
     opened = browser.open(target)
     seen = walk(opened)
     opened.press("/")
@@ -110,7 +110,7 @@ def test_an_attack_in_every_field_of_every_frame_stays_text(
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Page:
     target = tmp_path / "page.html"
-    write_page(read_trace(save(day_out(), tmp_path, "day-out.20261115.064017.tracy")), target)
+    write_page(read_trace(save(day_out(), tmp_path, "day-out.20261115.064017.jsonl")), target)
     return browser.open(target)
 
 

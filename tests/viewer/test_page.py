@@ -16,7 +16,7 @@ CHOSEN = "document.querySelector('[aria-selected=true]').innerText"
 SHOWN = "document.querySelectorAll('.row').length"
 
 
-def written(root: Fields, folder: Path, name: str = "day-out.20261115.064017.tracy") -> Path:
+def written(root: Fields, folder: Path, name: str = "day-out.20261115.064017.jsonl") -> Path:
     target = folder / "page.html"
     write_page(read_trace(save(root, folder, name)), target)
     return target
@@ -162,7 +162,7 @@ def test_search_opens_what_hides_a_hit(browser: Browser, file: Path) -> None:
 
 
 def test_an_address_leads_to_a_step_and_choosing_one_changes_the_address(browser: Browser, file: Path) -> None:
-    identity = read_trace(file.parent / "day-out.20261115.064017.tracy").frames[8].id
+    identity = read_trace(file.parent / "day-out.20261115.064017.jsonl").frames[8].id
     opened = browser.open(file, fragment=f"#{identity}")
     assert "failed" in opened.evaluate(CHOSEN)
     assert "ToolError\nthe weather service answered 503" in opened.text("#details .failure")

@@ -1,7 +1,6 @@
 """Recorded traces as they are found on disk: finished, unfinished, cut off, damaged, enormous."""
 
 import json
-import os
 import sys
 from datetime import timedelta
 from decimal import Decimal
@@ -13,7 +12,7 @@ from prompty.errors import PromptyError
 from prompty.viewer import trace as reader
 from prompty.viewer.page import trace_to_json
 from prompty.viewer.trace import TraceUnreadable, find_traces, read_trace
-from tests.viewer.samples import BEGIN, Fields, day_out, document, frame, lines, many, nested, save, tokens
+from tests.viewer.samples import BEGIN, Fields, day_out, frame, lines, many, nested, save, tokens
 
 
 def titles(file: Path) -> list[str]:
@@ -30,15 +29,6 @@ def test_a_finished_trace_is_read_with_its_parents_depths_and_times(tmp_path: Pa
     assert guide.parent is not None
     assert trace.frames[guide.parent].title == "invoke_agent guide-book"
     assert guide.start == BEGIN + timedelta(milliseconds=3905)
-
-
-def test_both_formats_of_the_same_run_read_alike(tmp_path: Path) -> None:
-    done = trace_to_json(read_trace(save(day_out(), tmp_path)))
-    running = trace_to_json(read_trace(save(day_out(), tmp_path, "day-out.20261115.064017.jsonl")))
-    del done["file"], running["file"]
-    for one in done["frames"]:  # type: ignore[attr-defined]  # a list of objects, as plain JSON
-        one.pop("signature", None)
-    assert running == done
 
 
 def test_siblings_come_in_the_order_they_started_whatever_the_order_they_were_written_in(tmp_path: Path) -> None:
@@ -82,13 +72,10 @@ def test_a_line_whose_parent_is_unknown_or_comes_later_makes_no_circle(tmp_path:
 
 
 DAMAGED = {
-    "no JSON": ("a.tracy", b"{", "the trace is damaged", "Copy the original"),
-    "not text": ("a.tracy", b"\xff\xfe\x00", "the trace is damaged", "Copy the original"),
-    "cut off": ("a.tracy", document(day_out()).encode()[:-1], "the trace is damaged", "Copy the original"),
-    "deep and cut off": ("a.tracy", document(nested(3000)).encode()[:-3], "the trace is damaged", "Copy the original"),
-    "another document": ("a.tracy", b'{"name": "x"}', "it has no object `trace`", "that prompty recorded"),
-    "a list": ("a.tracy", b"[1]", "it has no object `trace`", "that prompty recorded"),
-    "an endless number": ("a.tracy", b'{"trace": ' + b"9" * 5000 + b"}", "the trace is damaged", "Copy the original"),
+    "no JSON": ("a.jsonl", b"{", "a.jsonl:1: the line is damaged", "Copy the original"),
+    "not text": ("a.jsonl", b"\xff\xfe\x00", "a.jsonl:1: the line is damaged", "Copy the original"),
+    "a list": ("a.jsonl", b"[1]", "a.jsonl:1: the line is not a JSON object", "Copy the original"),
+    "an endless number": ("a.jsonl", b'{"lines": ' + b"9" * 5000 + b"}", "the line is damaged", "Copy the original"),
     "lines of another kind": ("a.jsonl", b'{"question": "x"}\n', "`lines` is not 1", "Update prompty"),
     "lines of the future": ("a.jsonl", b'{"lines": 2}\n', "`lines` is not 1", "Update prompty"),
     "a damaged line in the middle": ("a.jsonl", b'{"lines": 1}\n{"sta\n{}\n', "a.jsonl:2: the line is damaged", "Copy"),
@@ -114,7 +101,7 @@ def test_a_file_that_cannot_be_read_says_where_why_and_what_to_do(
 
 def test_a_missing_file_and_one_that_is_too_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TraceUnreadable, match="the file cannot be read: No such file"):
-        read_trace(tmp_path / "none.tracy")
+        read_trace(tmp_path / "none.jsonl")
     monkeypatch.setattr(reader, "MAX_BYTES", 1000)
     with pytest.raises(TraceUnreadable, match=r"has 0 MB, but the limit is 0 MB\n    Record less"):
         read_trace(save(day_out(), tmp_path))
@@ -122,8 +109,8 @@ def test_a_missing_file_and_one_that_is_too_large_are_refused(tmp_path: Path, mo
 
 STRANGE: dict[str, Fields] = {
     "nothing at all": {},
-    "wrong types": {"name": 7, "__time": "now", "attributes": [1], "__usage": 3, "__frames": {"a": 1}, "error": "bad"},
-    "wrong types within": {"name": "x", "__time": {"start": 5, "duration": "long"}, "__frames": [1, None, {}]},
+    "wrong types": {"name": 7, "__time": "now", "attributes": [1], "__usage": 3, "error": "bad"},
+    "wrong types within": {"name": "x", "__time": {"start": 5, "duration": "long"}},
     "no numbers": {"__time": {"start": "2026-11-15T06:40:17", "duration": float("nan")}, "result": [float("inf")]},
     "huge numbers": {"__time": {"start": "9999-12-31T23:59:59Z", "duration": 9e99}, "__usage": {"input_tokens": 9**99}},
 }  # fmt: skip
@@ -131,8 +118,9 @@ STRANGE: dict[str, Fields] = {
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
 def test_frames_of_strange_shapes_are_read_as_well_as_they_can(tmp_path: Path, fields: Fields) -> None:
-    file = tmp_path / "strange.tracy"
-    file.write_text(json.dumps({"trace": fields}))
+    file = tmp_path / "strange.jsonl"
+    start = {"id": "a", **fields}
+    file.write_text("\n".join(map(json.dumps, [{"lines": 1}, {"start": start}, {"end": start}])))
     assert json.dumps(trace_to_json(read_trace(file)), allow_nan=False)
 
 
@@ -142,35 +130,29 @@ def test_two_frames_never_have_the_same_id(tmp_path: Path) -> None:
     assert len({one.id for one in trace.frames}) == 3
 
 
-@pytest.mark.parametrize("suffix", [".tracy", ".jsonl"])
-def test_five_thousand_frames_are_read_side_by_side_and_inside_each_other(tmp_path: Path, suffix: str) -> None:
-    name = f"large.20261115.064017{suffix}"
-    assert len(read_trace(save(many(5000), tmp_path, name)).frames) == 5000
-    assert [one.depth for one in read_trace(save(nested(5000), tmp_path, name)).frames] == list(range(5000))
+def test_five_thousand_frames_are_read_side_by_side_and_inside_each_other(tmp_path: Path) -> None:
+    assert len(read_trace(save(many(5000), tmp_path)).frames) == 5000
+    assert [one.depth for one in read_trace(save(nested(5000), tmp_path)).frames] == list(range(5000))
 
 
 def test_content_of_any_depth_is_cut_where_it_could_not_be_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "deep.tracy"
-    file.write_text('{"trace": {"name": "x", "result": ' + "[" * 50_000 + "]" * 50_000 + "}}")
+    file = tmp_path / "deep.jsonl"
+    file.write_text('{"lines": 1}\n{"start": {"name": "x", "result": ' + "[" * 50_000 + "]" * 50_000 + "}}\n")
     assert "nested deeper than 100 levels" in json.dumps(read_trace(file).root.content)
 
 
-def test_traces_are_found_newest_first_and_a_finished_one_hides_its_lines(tmp_path: Path) -> None:
+def test_traces_are_found_newest_first_by_the_time_in_their_names(tmp_path: Path) -> None:
     names = [
         "b.20261115.064019.jsonl",
-        "a.20261115.064018-2.tracy",
-        "a.20261114.235959.tracy",
+        "a.20261115.064018-2.jsonl",
         "a.20261114.235959.jsonl",
-        "old.tracy",
         "data.jsonl",
         "a.20261115.064018.html",
     ]
     for name in names:
         (tmp_path / name).touch()
-    os.utime(tmp_path / "old.tracy", (0, 0))
-    (tmp_path / "folder.tracy").mkdir()
-    found = [file.name for file in find_traces(tmp_path)]
-    assert found == [names[0], names[1], names[2], "old.tracy"]
+    (tmp_path / "folder.20261115.064018.jsonl").mkdir()
+    assert [file.name for file in find_traces(tmp_path)] == names[:3]
 
 
 def test_cost_is_summed_upward_and_is_partial_where_a_price_is_not_known(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
     """Three runs: one good, one that failed later, one that did not finish."""
     save(day_out(), tmp_path)
     error = {"type": "ModelError", "message": "the server is down"}
-    save(frame("turn", "invoke_agent broken", 1000, 12, error=error), tmp_path, "broken.20261115.064018.tracy")
+    save(frame("turn", "invoke_agent broken", 1000, 12, error=error), tmp_path, "broken.20261115.064018.jsonl")
     (tmp_path / "killed.20261115.064019.jsonl").write_text("\n".join(lines(day_out())[:4]))
     return tmp_path
 
@@ -31,7 +31,7 @@ def test_list_shows_the_newest_first_with_time_tokens_cost_and_status(folder: Pa
     assert heads.split() == ["when", "name", "duration", "tokens", "cost", "status", "file"]
     assert [row.split("  ")[-1].strip() for row in rows] == [
         str(folder / name)
-        for name in ("killed.20261115.064019.jsonl", "broken.20261115.064018.tracy", "day-out.20261115.064017.tracy")
+        for name in ("killed.20261115.064019.jsonl", "broken.20261115.064018.jsonl", "day-out.20261115.064017.jsonl")
     ]
     assert "unfinished" in rows[0]
     assert "failed" in rows[1]
@@ -47,12 +47,12 @@ def test_list_as_json_has_the_totals_without_the_frames(folder: Path) -> None:
 
 
 def test_list_goes_on_after_a_damaged_file(folder: Path) -> None:
-    (folder / "bad.20261115.064020.tracy").write_text("{")
+    (folder / "bad.20261115.064020.jsonl").write_text("{")
     done = run("list", folder)
     assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 4
     assert "warning" in done.stderr
-    assert "the trace is damaged" in done.stderr
+    assert "the line is damaged" in done.stderr
 
 
 def test_a_folder_without_traces_says_how_to_get_one(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_without_traces_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 def test_show_draws_the_tree_with_figures_and_errors(folder: Path) -> None:
-    done = run("show", folder / "day-out.20261115.064017.tracy")
+    done = run("show", folder / "day-out.20261115.064017.jsonl")
     shown = done.stdout.splitlines()
     assert len(shown) == 21
     assert shown[0] == "invoke_agent day-out  7.7 s  3,938 → 631 tokens  $0.011"
@@ -77,7 +77,7 @@ def test_show_of_a_folder_takes_the_newest_trace_and_says_what_did_not_finish(fo
 
 
 def test_show_with_content_has_messages_arguments_results_and_reasoning(folder: Path) -> None:
-    shown = run("show", folder / "day-out.20261115.064017.tracy", "--content").stdout
+    shown = run("show", folder / "day-out.20261115.064017.jsonl", "--content").stdout
     assert 'arguments: {"city": "Lisbon", "day": "Sunday"}' in shown
     assert 'assistant calls get_weather: {"city": "Évora", "day": "Sunday"}' in shown
     assert "reasoning: They want light like in the picture" in shown
@@ -86,7 +86,7 @@ def test_show_with_content_has_messages_arguments_results_and_reasoning(folder: 
 
 
 def test_show_as_json_has_every_frame(folder: Path) -> None:
-    shown = json.loads(run("show", folder / "day-out.20261115.064017.tracy", "--json").stdout)
+    shown = json.loads(run("show", folder / "day-out.20261115.064017.jsonl", "--json").stdout)
     assert len(shown["frames"]) == 21
     assert shown["frames"][4]["result"]["tool_calls"][0]["id"] == "call_0"
 
@@ -109,7 +109,7 @@ def test_show_of_a_trace_two_thousand_levels_deep_tells_the_level(tmp_path: Path
 
 
 def test_html_writes_one_page_for_its_owner_only_and_prints_its_path(folder: Path) -> None:
-    done = run("html", folder / "day-out.20261115.064017.tracy")
+    done = run("html", folder / "day-out.20261115.064017.jsonl")
     page = folder / "day-out.20261115.064017.html"
     assert done.stdout == f"{page}\n"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600

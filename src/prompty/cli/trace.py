@@ -29,7 +29,7 @@ trace_app: Typer = Typer(name="trace", help="List, show and export recorded runs
 TraceFile = Annotated[Path, Argument(metavar="FILE", help="A recorded trace, or a folder to use its newest trace.")]
 _STYLES = {"ok": "green", "failed": "bold red", "unfinished": "yellow"}
 _MAX_INDENT = 30
-_HOW_TO_RECORD = "Record a run with --trace file:FOLDER, or name a folder with .tracy files."
+_HOW_TO_RECORD = "Record a run with --trace file:FOLDER, or name a folder with traces."
 
 
 @trace_app.command("list")

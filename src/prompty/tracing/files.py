@@ -1,7 +1,7 @@
-"""File sink: JSON lines for starts and ends while a trace runs, and one `.tracy` file when it has ended.
+"""File sink: a file for each trace, with a JSON line for each start and end of a span.
 
-The lines survive if the process dies. `prompty trace` reads both. Tracing must be cheap, so every
-value is encoded once, objects are joined from encoded members, and paths are strings.
+The lines survive if the process dies, and `prompty trace` reads them while a trace runs. Tracing must be cheap, so
+every value is encoded once, objects are joined from encoded members, and paths are strings.
 """
 
 import os
@@ -9,12 +9,12 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from errno import ENOSPC
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 from prompty.append_files import open_to_append
 from prompty.tracing.names import AGENT_NAME
@@ -48,8 +48,8 @@ _HEADER = (_member(b'"runtime"', b'"prompty-python"'), _member(b'"version"', enc
 class _TraceLog:
     """The lines of a running trace. After a failed write nothing more is written: the lines before it stay valid."""
 
-    def __init__(self, stem: str, descriptor: int) -> None:
-        self.stem, self._lock = stem, Lock()
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path, self._lock = path, Lock()
         self._descriptor: int | None = descriptor
         self._buffer = b""
         self.append(_object([*_HEADER, b'"lines":1']))
@@ -70,12 +70,9 @@ class _TraceLog:
                 self._close()
                 raise
 
-    def close(self) -> bool:
-        """Close the file. Return True if everything was written."""
+    def close(self) -> None:
         with self._lock:
-            complete = self._descriptor is not None
             self._close()
-            return complete
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -83,28 +80,11 @@ class _TraceLog:
             self._descriptor = None
 
 
-@dataclass(eq=False, slots=True)
-class _Frame:
-    """A span as JSON members: `start` is fixed when it begins, `end` is replaced when it ends.
-
-    `recorded` names the values that are part of `start`.
-    """
+class _Frame(NamedTuple):
+    """A span in a file. `recorded` names the values that were written with its start."""
 
     log: _TraceLog
     recorded: frozenset[str]
-    start: list[bytes]
-    end: list[bytes]
-    children: "list[_Frame]" = field(default_factory=list)
-
-    def close(self, end: list[bytes]) -> None:
-        """Set the end, with the children in order. A running child has no end."""
-        self.end = end
-        if self.children:
-            self.end = [*end, _member(b'"__frames"', b"[%s]" % b",".join([child.to_json() for child in self.children]))]
-            self.children.clear()
-
-    def to_json(self) -> bytes:
-        return _object([*self.start, *self.end])
 
 
 class FileSink:
@@ -121,34 +101,36 @@ class FileSink:
         if span.parent and parent is None:
             return
         log = parent.log if parent else _TraceLog(*_create_log(self.folder, span))
-        start = [_member(b'"name"', _encode_name(span.name)), _encode_id(span.id), *_encode_values(span.written)]
-        end = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
-        frame = span.handles[self] = _Frame(log, frozenset(span.written), start, end)
-        if parent:
-            parent.children.append(frame)
+        span.handles[self] = _Frame(log, frozenset(span.written))
         parent_id = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
-        log.append(_object([_member(b'"start"', _object([*start, _member(b'"parent"', parent_id), *end]))]))
+        start = [
+            _member(b'"name"', _encode_name(span.name)),
+            _encode_id(span.id),
+            *_encode_values(span.written),
+            _member(b'"parent"', parent_id),
+            _member(b'"title"', _encode_name(span.title)),
+            _encode_time(span),
+        ]
+        log.append(_object([_member(b'"start"', _object(start))]))
 
     def ended(self, span: Span, /) -> None:
         frame: _Frame | None = span.handles.get(self)
         if frame is None:
             return
         new = {name: value for name, value in span.written.items() if name not in frame.recorded}
-        end = [*_encode_end(span), *_encode_values(new)]
-        frame.close(end)
-        if span.parent:
-            # Only the end of a model call is written at once; other ends are written with the next start.
-            record = _object([_member(b'"end"', _object([_encode_id(span.id), *end]))])
-            frame.log.append(record, buffered=span.name != "execute")
-        elif frame.log.close():
-            _write_trace(frame.log.stem, frame.to_json())
+        end = [_encode_id(span.id), *_encode_end(span), *_encode_values(new)]
+        # The end of a model call, and of the trace, is written at once; other ends are written with the next start.
+        is_buffered = span.parent is not None and span.name != "execute"
+        frame.log.append(_object([_member(b'"end"', _object(end))]), buffered=is_buffered)
+        if span.parent is None:
+            frame.log.close()
 
 
 def find_trace_file(span: Span) -> Path | None:
     """Return the file that a file sink has written, or will write, for the trace of a span."""
     for sink, frame in span.handles.items():
         if isinstance(sink, FileSink):
-            return Path(f"{frame.log.stem}.tracy")
+            return Path(frame.log.path)
     return None
 
 
@@ -189,28 +171,15 @@ def _format_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _write_trace(stem: str, trace: bytes) -> None:
-    """Write the whole trace atomically, and delete its lines."""
-    descriptor = os.open(f"{stem}.tracy.partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(_object([*_HEADER, _member(b'"trace"', trace)]))
-    os.replace(f"{stem}.tracy.partial", f"{stem}.tracy")
-    os.unlink(f"{stem}.jsonl")
-
-
 def _create_log(folder: str, span: Span) -> tuple[str, int]:
-    """Create the file of a new trace. Return its path without suffix, and its descriptor."""
+    """Create the file of a new trace. Return its path and its descriptor."""
     name = _NOT_IN_FILE_NAMES.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
     start = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
     plain = f"{folder}/{name}.{start}"
     for stem in (plain, f"{plain}-{span.trace.id[:8]}")[_last_stems.get(folder) == plain :]:
         _last_stems[folder] = plain
         with suppress(FileExistsError):
-            descriptor = _open_new(f"{stem}.jsonl")
-            if not os.path.exists(f"{stem}.tracy"):  # checked now that no other process can finish a trace of this name
-                return stem, descriptor
-            os.close(descriptor)
-            os.unlink(f"{stem}.jsonl")
+            return f"{stem}.jsonl", _open_new(f"{stem}.jsonl")
     raise FileExistsError(f"{stem}.jsonl")
 
 

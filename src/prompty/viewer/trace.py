@@ -1,7 +1,7 @@
 """Find and read recorded traces, and add up their tokens and costs.
 
-A finished trace is one JSON document (`.tracy`). The trace of a run in progress, or of a killed process, is a list of
-start and end events (`.jsonl`). Both become the same list of frames.
+A trace is a file of start and end events, one in each line. That of a run in progress, or of a killed process, has
+spans without an end.
 """
 
 import json
@@ -132,7 +132,7 @@ def find_cached_shares(trace: RecordedTrace) -> dict[str, float]:
     return {name: usage.cached_share for name, usage in usages.items() if usage.cached_share is not None}
 
 
-def flatten(roots: list[Json]) -> list[Frame]:
+def _flatten(roots: list[Json]) -> list[Frame]:
     """Return the frames of these trees, parents before children, siblings by start time."""
     pending: list[tuple[Json, int | None, int]] = [(root, None, 0) for root in reversed(roots)]
     frames: list[Frame] = []
@@ -150,8 +150,7 @@ def flatten(roots: list[Json]) -> list[Frame]:
 
 
 def _get_children(fields: Json) -> list[Json]:
-    frames = fields.get("__frames")
-    children = [child for child in frames if isinstance(child, dict)] if isinstance(frames, list) else []
+    children: list[Json] = fields["__frames"]  # type: ignore[assignment]  # `_build_trees` has made it
     return sorted(
         children, key=lambda child: _parse_time(object_or_empty(child.get("__time")).get("start")) or _EARLIEST
     )
@@ -307,20 +306,15 @@ def format_cost(frame: Frame) -> str:
 
 
 def find_traces(folder: str | Path) -> list[Path]:
-    """Return the traces in a folder, newest first. If a run has both files, return only the finished one."""
-    files = [file for file in Path(folder).iterdir() if file.is_file()]
-    finished = [file for file in files if file.suffix == ".tracy"]
-    stems = {file.stem for file in finished}
-    running = [file for file in files if file.suffix == ".jsonl" and _TIMESTAMP.search(file.stem)]
-    return sorted([*finished, *(file for file in running if file.stem not in stems)], key=_get_time, reverse=True)
+    """Return the traces in a folder, newest first. The names of other files have no time."""
+    files = [file for file in Path(folder).glob("*.jsonl") if file.is_file() and _TIMESTAMP.search(file.stem)]
+    return sorted(files, key=_get_time, reverse=True)
 
 
 def _get_time(file: Path) -> tuple[str, int, str]:
-    """Return a sort key: the time in the name, because copying a file changes its own times."""
-    stat = file.stat()
+    """Return a sort key: first the time in the name, because copying a file changes its own times."""
     stamp = _TIMESTAMP.search(file.stem)
-    local = datetime.fromtimestamp(stat.st_mtime, UTC).astimezone()
-    return (stamp[1] if stamp else f"{local:%Y%m%d.%H%M%S}", stat.st_mtime_ns, file.name)
+    return stamp[1] if stamp else "", file.stat().st_mtime_ns, file.name
 
 
 def read_trace(path: str | Path) -> RecordedTrace:
@@ -329,8 +323,8 @@ def read_trace(path: str | Path) -> RecordedTrace:
     if file.is_dir() and (traces := find_traces(file)):
         file = traces[0]
     data = _read_bytes(file)
-    header, roots = _parse_events(file, data) if file.suffix == ".jsonl" else _parse_document(file, data)
-    frames = flatten(roots)
+    header, roots = _parse_events(file, data)
+    frames = _flatten(roots)
     _add_usage(frames)
     _add_costs(frames)
     runtime = f"{header.get('runtime', 'unknown')} {header.get('version', '')}".strip()
@@ -349,21 +343,8 @@ def _read_bytes(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise TraceUnreadable(
-            str(file), f"the file cannot be read: {error.strerror}", "Name a .tracy or .jsonl file that exists."
+            str(file), f"the file cannot be read: {error.strerror}", "Name a .jsonl file that exists."
         ) from error
-
-
-def _parse_document(file: Path, data: bytes) -> tuple[Json, list[Json]]:
-    try:
-        document = read_deep_json(data)
-    except ValueError as error:
-        raise TraceUnreadable(str(file), f"the trace is damaged: {error}", _RECORD_AGAIN) from error
-    root = document.get("trace") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(root, dict):
-        raise TraceUnreadable(
-            str(file), "this is not a trace: it has no object `trace`", "Name a file that prompty recorded."
-        )
-    return document, [root]
 
 
 def _parse_events(file: Path, data: bytes) -> tuple[Json, list[Json]]:
