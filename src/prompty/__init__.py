@@ -93,10 +93,9 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
             value = getattr(import_module(f"prompty.{module}"), name, None)
             if str(getattr(value, "__module__", "")).startswith("prompty."):
                 return f"Write: from prompty.{module} import {name}"
-        from prompty.errors import nearest  # only for a name that does not exist
+        from prompty.errors import did_you_mean, nearest  # only for a name that does not exist
 
-        near = nearest(name, known)
-        return f"Did you mean '{near}'?" if near else ""
+        return did_you_mean(nearest(name, known)).rstrip()
 
     def __getattr__(name: str) -> object:
         names = globals().get("_NAMES") or globals().setdefault("_NAMES", _read_names())

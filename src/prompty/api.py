@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, Literal, Unpack, get_type_hints, overload
 
 from typing_extensions import TypeVar  # pydantic brings it; `typing` has defaults from 3.13 on
@@ -12,7 +11,7 @@ from prompty.chunks import chunk_events, get_decoder
 from prompty.drivers.run import AgentOrPath, Inputs, Invocation, Result, start
 from prompty.drivers.stream import PromptyStream
 from prompty.drivers.target import get_executor, get_processor, process_response
-from prompty.errors import RequestError, WrongArgument
+from prompty.errors import RequestError, WrongArgument, did_you_mean, nearest
 from prompty.loop.options import CallOptions, Settings, TurnOptions, check_options
 from prompty.model.agent import ModelOptions, PromptAgent, require_agent
 from prompty.model.paused import Paused
@@ -67,8 +66,8 @@ def _find_option_fix(name: str, function: str, allowed: type) -> str:
         return f"Pass options={{'{name}': …}}."
     if name in OPTION_SYNONYMS:
         return OPTION_SYNONYMS[name]
-    nearest = get_close_matches(name, allowed.__annotations__, 1)
-    return f"Did you mean '{nearest[0]}'?" if nearest else "Pass inputs as a mapping: {'name': value}."
+    question = did_you_mean(nearest(name, allowed.__annotations__))
+    return question.rstrip() or "Pass inputs as a mapping: {'name': value}."
 
 
 def make_resume_settings(function: str, paused: object, options: Mapping[str, Any]) -> Settings:

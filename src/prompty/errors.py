@@ -53,6 +53,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[matches[0]] if matches else None
 
 
+def did_you_mean(near: str | None) -> str:
+    """Return the question that begins a fix, with a blank after it, or nothing if no name is near."""
+    return f"Did you mean `{near}`? " if near else ""
+
+
 Severity = Literal["error", "warning", "info"]
 
 
@@ -473,9 +478,8 @@ class UnknownName(PromptyError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.nearest: str | None = nearest(name, known)
-        hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
         self.cause: str = f"no {kind} is called '{name}'"
-        self.fix: str = f"{hint}Use one of {', '.join(known)}, or register your own."
+        self.fix: str = f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register your own."
         super().__init__(f"{self.cause}\n    {self.fix}")
         self.name = name
         self.known = known

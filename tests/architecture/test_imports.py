@@ -123,7 +123,7 @@ def test_settings_has_every_option_and_no_other() -> None:
 def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     agent = prompty.loads("user:\nHi")
     with pytest.raises(
-        TypeError, match=r"turn\(\) got an unexpected option 'max_iteration'\. Did you mean 'max_iterations'"
+        TypeError, match=r"turn\(\) got an unexpected option 'max_iteration'\. Did you mean `max_iterations`"
     ):
         prompty.turn(agent, max_iteration=3)  # type: ignore[call-overload]  # that it is refused is the point
     with pytest.raises(TypeError, match="unexpected option 'tools'"):

@@ -192,7 +192,7 @@ def test_wrong_inputs_are_all_reported_with_flags_of_the_command_line(good: Path
     assert done.returncode == 1
     assert done.stderr == (
         "error: Missing required input 'who'\n    Pass -i who=…, or add a `default:` to it in the file.\n"
-        "Unknown input 'whoo': the prompt has 'who'\n    Did you mean 'who'?\n"
+        "Unknown input 'whoo': the prompt has 'who'\n    Did you mean `who`?\n"
     )
 
 

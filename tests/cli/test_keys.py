@@ -86,7 +86,7 @@ def test_what_cannot_be_a_key_is_not_stored(given: str) -> None:
 def test_a_misspelt_provider_is_met_with_the_right_one() -> None:
     done = run("keys", "set", "antropic", given=KEY)
     assert done.returncode == 1
-    assert "Did you mean 'anthropic'?" in done.stderr
+    assert "Did you mean `anthropic`?" in done.stderr
 
 
 def test_a_file_that_others_can_read_is_an_error_with_its_fix() -> None:

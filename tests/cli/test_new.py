@@ -113,7 +113,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path: Path) -> Non
 
 
 WRONG = {
-    "template": (("chatt",), "Did you mean 'chat'?"),
+    "template": (("chatt",), "Did you mean `chat`?"),
     "folder": (("chat", "none/x"), "there is no folder 'none'"),
     "name": (("chat", "a b"), "'a b' is not a valid prompt name"),
 }

@@ -146,8 +146,8 @@ def test_a_condition_on_an_argument_without_a_value_asks() -> None:
 
 
 CONDITIONS = {
-    "a typo": ({"amout": {"minimum": 100}}, {}, "names 'amout'.*Did you mean 'amount'"),
-    "another case": ({"Amount": {"minimum": 100}}, {}, "names 'Amount'.*Did you mean 'amount'"),
+    "a typo": ({"amout": {"minimum": 100}}, {}, "names 'amout'.*Did you mean `amount`"),
+    "another case": ({"Amount": {"minimum": 100}}, {}, "names 'Amount'.*Did you mean `amount`"),
     "a bound parameter": ({"user": {"const": "ada"}}, {"user": {"value": "ada"}}, "names 'user', which .*bindings"),
 }
 

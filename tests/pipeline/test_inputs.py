@@ -137,7 +137,7 @@ def test_an_unknown_input_is_an_error_with_the_nearest_match() -> None:
     made = agent({"question": {"kind": "string"}})
     with pytest.raises(InputError, match="Unknown input 'questoin'") as caught:
         prepare(made, {"questoin": "x"})
-    assert caught.value.problems[0].fix == "Did you mean 'question'?"
+    assert caught.value.problems[0].fix == "Did you mean `question`?"
 
 
 def test_extra_inputs_can_be_ignored() -> None:

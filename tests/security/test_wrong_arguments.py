@@ -301,7 +301,7 @@ def test_a_policy_for_a_tool_that_does_not_exist_is_an_error_with_the_nearest_ma
     with Script("answer"), pytest.raises(ToolError) as caught:
         turn(agent, tools={"pay": look}, approval={"payy": "always"})
     assert "the option approval= names 'payy', which is not a tool of this run" in str(caught.value)
-    assert "Did you mean 'pay'?" in str(caught.value)
+    assert "Did you mean `pay`?" in str(caught.value)
 
 
 def test_a_policy_for_a_tool_of_a_child_is_no_error(tmp_path: Path) -> None:

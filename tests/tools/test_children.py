@@ -337,7 +337,7 @@ def test_a_binding_that_a_child_does_not_use_is_an_error(way: Way, tmp_path: Pat
         seen = way.turn(with_bindings(tmp_path, "{txet: ME}", "{{text}}"))
     assert isinstance(seen.error, ToolError)
     assert "the binding 'txet' of the tool 't' matches no parameter" in str(seen.error)
-    assert "Did you mean 'text'?" in str(seen.error)
+    assert "Did you mean `text`?" in str(seen.error)
     assert script.requests == []
 
 

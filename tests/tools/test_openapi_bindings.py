@@ -152,7 +152,7 @@ def test_a_binding_that_matches_no_parameter_is_an_error(service: Server, tmp_pa
     agent = agent_of(tmp_path, one_operation(QUERY), connection={"endpoint": service.url}, bindings={"tenent": "acme"})
     refused = refusal(agent)
     assert "the binding 'tenent' of the tool 'api' matches no parameter" in refused
-    assert "Did you mean 'tenant'?" in refused
+    assert "Did you mean `tenant`?" in refused
 
 
 NAMES = st.sampled_from(

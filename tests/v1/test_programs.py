@@ -19,7 +19,7 @@ import prompty
         ("InputError", "from prompty.errors import InputError"),
         ("Script", "from prompty.testing import Script"),
         ("register_executor", "from prompty.providers import register_executor"),
-        ("batchh", "Did you mean 'batch'"),
+        ("batchh", "Did you mean `batch`"),
     ],
 )
 def test_a_name_that_is_elsewhere_says_where(name: str, advice: str) -> None:

@@ -38,7 +38,7 @@ from prompty.analysis.semantics import (
     find_untrusted_endpoints,
     find_wrong_tool_names,
 )
-from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, nearest
+from prompty.errors import LoadError, Problem, RenderError, Severity, UnknownName, check_path, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.marker import ROLES, read_marker
 from prompty.model.structure import COMPUTED_ROLE, Structure, read_structure
@@ -483,9 +483,8 @@ def _find_use_fix(name: str, body: str) -> str:
 
 def _undeclared(name: str, start: int, end: int, declared: Sequence[str], text: str) -> Finding:
     near = nearest(name, declared)
-    hint = f"Did you mean `{near}`? " if near else ""
     message = f"the variable `{name}` is not declared under `inputs`"
-    fix = f"{hint}Declare it: `inputs: {{{name}: {{kind: string}}}}`."
+    fix = f"{did_you_mean(near)}Declare it: `inputs: {{{name}: {{kind: string}}}}`."
     problem = Problem(code="undeclared-variable", message=message, fix=fix, severity="warning")
     only_use = text[start:end] == name and len(_whole_word(name).findall(text)) == 1
     return Finding(start, end, problem, (Edit(start, end, near),) if near and only_use else ())

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from prompty.errors import nearest
+from prompty.errors import did_you_mean, nearest
 from prompty.model import connection
 from prompty.model.agent import Format, Frontmatter, Model, ModelOptions, Template, TemplateParser
 from prompty.model.connection import infer_connection_kind
@@ -96,7 +96,7 @@ def _unknown_key(site: "_Site", name: str, known: list[str], source_map: SourceM
         message, fix = f"`{name}` has no effect here", f"Write it as `{elsewhere}`."
         return source_map.locate((*site.keys, name), "misplaced-key", message, fix, severity="warning", on_key=True)
     near = nearest(name, known)
-    fix = f"Did you mean `{near}`? " if near else ""
+    fix = did_you_mean(near)
     if site.definition is Property and name in PROPERTY_SYNONYMS:
         code, message, fix, near = "unknown-key", f"unknown key `{name}`", PROPERTY_SYNONYMS[name], None
     elif site.definition is ModelOptions:

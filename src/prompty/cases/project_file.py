@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from prompty.errors import LoadError, Problem, PromptyWarning, nearest
+from prompty.errors import LoadError, Problem, PromptyWarning, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Unreadable, is_hidden, read_file
 from prompty.pipeline.model_override import find_default_model, needs_model, override_model, split_model
@@ -187,10 +187,8 @@ class _Reader:
     def _check_keys(self, data: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
         for key in data:
             if key not in known:
-                near = nearest(key, known)
-                hint = f"Did you mean `{near}`? " if near else ""
-                others = f"The keys are {', '.join(known)}."
-                raise self._refuse(key, f"unknown key `{prefix}{key}`", f"{hint}{others}")
+                fix = f"{did_you_mean(nearest(key, known))}The keys are {', '.join(known)}."
+                raise self._refuse(key, f"unknown key `{prefix}{key}`", fix)
 
     def _read_roots(self, value: object) -> tuple[Path, ...]:
         if not isinstance(value, list):

@@ -8,7 +8,7 @@ from typer import Argument, Context, Typer, prompt
 
 from prompty.cli.console import err, fail, out, print_json
 from prompty.cli.options import AsJson
-from prompty.errors import nearest
+from prompty.errors import did_you_mean, nearest
 from prompty.providers.credentials import check_header
 from prompty.providers.keys import find_stores, get_key_names, get_stored_name
 
@@ -74,8 +74,7 @@ def _find_name(provider: str) -> str:
     """Return the name under which a provider's key is stored. An unknown name is not repeated: it may be a key."""
     names = get_key_names()
     if provider not in names:
-        near = nearest(provider, list(names))
-        hint = f"Did you mean '{near}'? " if near else ""
+        hint = did_you_mean(nearest(provider, names))
         fail(f"no provider with that name takes a key\n    {hint}Use one of {', '.join(sorted(names))}.")
     return get_stored_name(names[provider])
 

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from typer import Argument
 
 from prompty.cli.console import fail, out
-from prompty.errors import nearest
+from prompty.errors import did_you_mean, nearest
 from prompty.pipeline.files import create_files
 from prompty.providers.facts import read_package_facts
 from prompty.safety.visible import visible
@@ -64,8 +64,7 @@ def new(
     No existing file is overwritten.
     """
     if template not in TEMPLATES:
-        near = nearest(template, TEMPLATES)
-        hint = f"Did you mean '{near}'? " if near else ""
+        hint = did_you_mean(nearest(template, TEMPLATES))
         fail(f"there is no template '{template}'\n    {hint}The templates are {_LISTING}.")
     chosen = TEMPLATES[template]
     target = Path((name or template).removesuffix(".prompty"))

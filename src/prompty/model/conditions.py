@@ -5,10 +5,9 @@ file's function tools are checked on load, other tools and the host's policies w
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from prompty.errors import ToolError
+from prompty.errors import ToolError, did_you_mean, nearest
 from prompty.model.message import Json
 from prompty.model.request import Function
 
@@ -75,19 +74,19 @@ def find_condition_problem(policy: object, callees: Sequence[Callee]) -> Conditi
 
 def _unknown_parameter(name: str, callees: Sequence[Callee]) -> ConditionProblem:
     known = [parameter for callee in callees for parameter in callee.parameters if parameter not in callee.bound]
-    near = [entry for entry in known if entry.lower() == name.lower()] or get_close_matches(name, known, 1)
+    near = nearest(name, known)
     tools = ", ".join(f"'{callee.name}'" for callee in callees[:3]) + (" and others" if len(callees) > 3 else "")
     cause = f"the approval of {tools} names '{name}', which is not a parameter"
-    suggestion = f"Did you mean '{near[0]}'?" if near else f"Name one of: {', '.join(known) or 'none'}."
-    return ConditionProblem(name, cause, suggestion, near[0] if near else None)
+    fix = did_you_mean(near).rstrip() or f"Name one of: {', '.join(known) or 'none'}."
+    return ConditionProblem(name, cause, fix, near)
 
 
 def check_tool_names(policies: Mapping[object, object], tools: Collection[str]) -> None:
     """Raise `ToolError` if policies name a tool that the run does not have: they would have no effect."""
     for name in policies:
         if name not in tools:
-            near = get_close_matches(str(name), tools, 1)
-            fix = f"Did you mean '{near[0]}'?" if near else f"Name one of: {', '.join(tools) or 'none'}."
+            question = did_you_mean(nearest(str(name), tools)).rstrip()
+            fix = question or f"Name one of: {', '.join(tools) or 'none'}."
             raise ToolError(f"the option approval= names '{name}', which is not a tool of this run", fix)
 
 

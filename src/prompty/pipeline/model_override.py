@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from prompty.errors import RequestError, nearest
+from prompty.errors import RequestError, did_you_mean, nearest
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
 from prompty.pipeline.request import MODEL_VARIABLE
@@ -149,8 +149,7 @@ def override_options(file_options: ModelOptions, options: Mapping[str, object]) 
     by_name = {names.get(name, name): value for name, value in options.items()}
     for name in by_name:
         if name not in ModelOptions.model_fields:
-            near = nearest(str(name), names)
-            hint = f"Did you mean `{near}`? " if near else ""
+            hint = did_you_mean(nearest(str(name), names))
             raise RequestError(
                 f"unknown model option `{name}`", f"{hint}Provider-specific options go under `additionalProperties`."
             )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from difflib import get_close_matches
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
@@ -17,7 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
-from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError
+from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart, parse_media
 from prompty.model.message import parse_messages
@@ -155,14 +154,11 @@ def _find_unknown(agent: PromptAgent, values: Mapping[str, object]) -> Iterator[
     if known is None:
         return
     for name in values.keys() - known - find_plain_names(agent):
-        nearest = get_close_matches(str(name), known, 1)
+        question = did_you_mean(nearest(str(name), known)).rstrip()
         names = ", ".join(f"'{entry}'" for entry in declared) if declared else "no inputs"
         cause = f"Unknown input '{name}': the prompt has {names}"
-        if nearest:
-            fix = command_fix = f"Did you mean '{nearest[0]}'?"
-        else:
-            fix = "Remove it, declare it under `inputs:`, or pass extra_inputs='ignore'."
-            command_fix = "Remove it, or declare it under `inputs:` in the file."
+        fix = question or "Remove it, declare it under `inputs:`, or pass extra_inputs='ignore'."
+        command_fix = question or "Remove it, or declare it under `inputs:` in the file."
         yield InputProblem(str(name), cause, fix, command_fix)
 
 

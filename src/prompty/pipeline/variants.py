@@ -11,7 +11,7 @@ from typing import Any
 
 from yaml import Node
 
-from prompty.errors import LoadError, Problem, check_path, nearest
+from prompty.errors import LoadError, Problem, check_path, did_you_mean, nearest
 from prompty.pipeline.definitions import find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter
 from prompty.pipeline.packages import locate_prompt
@@ -61,8 +61,7 @@ def choose_variant_file(file: Path, name: str, variant: str, references: Referen
         references.absent.update([overlay] if overlay else ())
         return file
     asked = f"PROMPTY_VARIANT is `{variant}`, but {file.name} has no such variant" if is_default else ""
-    near = nearest(variant, names)
-    hint = f"Did you mean `{near}`? " if near else ""
+    hint = did_you_mean(nearest(variant, names))
     known = (
         f"Its variants are: {', '.join(names)}."
         if names

@@ -17,7 +17,7 @@ from jinja2 import (
     nodes,
 )
 
-from prompty.errors import RenderError, nearest
+from prompty.errors import RenderError, did_you_mean, nearest
 from prompty.model.marker import ROLE_MARK
 from prompty.renderers import Include, NameUse, WrongInclude
 from prompty.renderers.jinja2_names import find_undeclared
@@ -394,8 +394,8 @@ def _find_fix(message: str) -> str:
     unknown = _UNKNOWN_FILTER.match(message)
     if unknown is None:
         return "Correct this line of the template."
-    near = nearest(unknown[1], list(_environment(False).filters))
-    return f"Did you mean `{near}`?" if near else "Use one of Jinja2's filters, or remove it."
+    question = did_you_mean(nearest(unknown[1], _environment(False).filters))
+    return question.rstrip() or "Use one of Jinja2's filters, or remove it."
 
 
 def _template_line(traceback: TracebackType | None) -> int | None:

@@ -9,14 +9,13 @@ variables that the model can read do not go to an endpoint that only the file na
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from pydantic import SecretStr
 
-from prompty.errors import ToolError, nearest
+from prompty.errors import ToolError, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, describe_callee, get_conditions
 from prompty.model.message import Json
@@ -197,11 +196,10 @@ def find_unmatched(tool: ToolDefinition, parameters: Collection[str]) -> list[Un
     errors = []
     for binding in tool.bindings:
         if binding not in parameters:
-            nearest = next(iter(get_close_matches(binding, sorted(parameters), 1)), None)
-            suggestion = f"Did you mean '{nearest}'? " if nearest else ""
+            near = nearest(binding, sorted(parameters))
             cause = f"the binding '{binding}' of the tool '{tool.name}' matches no parameter"
-            fix = f"{suggestion}Correct its name, or remove it from `bindings:`."
-            errors.append(UnmatchedBinding(binding, cause, fix, nearest))
+            fix = f"{did_you_mean(near)}Correct its name, or remove it from `bindings:`."
+            errors.append(UnmatchedBinding(binding, cause, fix, near))
     return errors
 
 
@@ -210,11 +208,10 @@ class UnknownKind(ToolError):
 
     def __init__(self, tool: ToolDefinition, known: Sequence[str]) -> None:
         self.nearest: str | None = nearest(tool.kind, known)
-        hint = f"Did you mean `{self.nearest}`? " if self.nearest else ""
         super().__init__(
             f"no handler is registered for tool kind '{tool.kind}' (tool '{tool.name}')",
-            f"{hint}Use one of {', '.join(known)}, or register a handler with `register_tool_kind`. "
-            f"A function named '{tool.name}' can also run it.",
+            f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register a handler with "
+            f"`register_tool_kind`. A function named '{tool.name}' can also run it.",
         )
 
 
