@@ -305,14 +305,14 @@ def test_each_combination_is_checked_and_a_problem_of_the_base_is_reported_once(
     write(answer, "fr", "---\nmodel: {options: {temperature: hot}}\n---\n")
     found = [(Path(problem.path).name, problem.line, problem.code) for problem in check(answer)]
     assert found == [
-        ("answer.prompty", 16, "undeclared-variable"),
+        ("answer.prompty", 14, "undeclared-variable"),
         ("answer.de.prompty", 2, "undeclared-variable"),
         ("answer.prompty", 9, "unused-input"),
         ("answer.fr.prompty", 2, "wrong-value"),
     ]
     unused = check(answer)[2]
     assert unused.message == "the input `tone` is declared but never used in the variant `de`"
-    assert [problem.line for problem in check(answer, variant="")] == [16]
+    assert [problem.line for problem in check(answer, variant="")] == [14]
     assert check(answer, variant="no")[0].code == "variant-missing"
 
 
