@@ -5,12 +5,12 @@ This module holds the names that most programs need. The others are in `prompty.
 `prompty.memory`, `prompty.durable`, `prompty.tracing`, `prompty.viewer` and `prompty.testing`. Frameworks that need the
 parts of a call find them in `prompty.pipeline`.
 
-Names are imported on first use, so `import prompty` imports no dependency. The imports below are the only list of
-them: type checkers read them as imports, and `__getattr__` reads them as text.
+Names are imported on first use, so `import prompty` imports no dependency.
 """
 
 from importlib import import_module
 
+from prompty.lazy import import_lazily
 from prompty.version import __version__ as __version__
 
 TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would double the cost of this module
@@ -64,17 +64,6 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
 
-    def _read_names() -> dict[str, str]:
-        """Return the module of each public name."""
-        modules, module = {}, ""
-        for line in __spec__.loader.get_data(__file__).decode().splitlines():
-            words = line.replace("(", " ").replace(")", " ").replace(",", " ").split()
-            if words[:1] == ["from"]:
-                module = words[1]
-            triples = zip(words, words[1:], words[2:], strict=False)
-            modules |= {name: module for name, word, alias in triples if word == "as" and name == alias}
-        return modules
-
     def _find_fix(name: str, known: list[str]) -> str:
         """Return what to write instead of a name that this module does not have, or an empty text."""
         functions = {
@@ -97,15 +86,4 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept ever
 
         return did_you_mean(nearest(name, known)).rstrip()
 
-    def __getattr__(name: str) -> object:
-        names = globals().get("_NAMES") or globals().setdefault("_NAMES", _read_names())
-        if name == "__all__":
-            return sorted(names)
-        if name not in names:
-            fix = "" if name.startswith("_") else _find_fix(name, list(names))
-            raise AttributeError(f"module 'prompty' has no attribute '{name}'{fix and f'. {fix}'}")
-        value = globals()[name] = getattr(import_module(names[name]), name)
-        return value
-
-    def __dir__() -> list[str]:
-        return __getattr__("__all__")
+    __getattr__, __dir__ = import_lazily(__name__, _find_fix)

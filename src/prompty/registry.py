@@ -29,7 +29,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "azure": "prompty.providers.foundry:AZURE",
         "foundry": "prompty.providers.foundry:PROVIDER",
         "anthropic": "prompty.providers.anthropic:PROVIDER",
-        "scripted": "prompty.testing:PROVIDER",
+        "scripted": "prompty.testing.provider:PROVIDER",
     },
     "renderer": {
         "jinja2": "prompty.renderers.jinja2:jinja2_renderer",

@@ -65,7 +65,7 @@ def test_only_three_built_ins_lie_above_the_layers_that_look_them_up() -> None:
     assert {one.partition(":")[0] for one in targets if not one.startswith(below)} == {
         "prompty.drivers.children",
         "prompty.pipeline.skills",
-        "prompty.testing",
+        "prompty.testing.provider",
     }
 
 

@@ -15,9 +15,8 @@ IMPORT_BY_NAME = {
     "src/prompty/__init__.py",
     "src/prompty/concurrency.py",
     "src/prompty/extras.py",
+    "src/prompty/lazy.py",
     "src/prompty/registry.py",
-    "src/prompty/pipeline/__init__.py",
-    "src/prompty/testing/__init__.py",
     "src/prompty/tools/function.py",
 }
 

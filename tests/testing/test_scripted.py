@@ -18,8 +18,9 @@ from prompty.events import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Reply
 from prompty.model.request import WireRequest
 from prompty.pipeline import run
-from prompty.testing import PROVIDER, Fault, Script, answer, call, register_script, script
+from prompty.testing import Fault, Script, answer, call, register_script, script
 from prompty.testing.encoding import WIRES
+from prompty.testing.provider import PROVIDER
 from prompty.wire.json_bytes import read_bytes, write_bytes
 from prompty.wire.stream import EventReader
 from tests.legality import assert_legal

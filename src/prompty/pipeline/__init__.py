@@ -7,63 +7,32 @@ parse) → request. Each turns data into data; only `files` opens files. Beside 
 The public names are imported on first use: some of them are above this package, which imports none of these.
 """
 
-from importlib import import_module
+from prompty.lazy import import_lazily
 
 TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than this module
 
 if TYPE_CHECKING:
-    from prompty.api import executor_of, invoke_agent, process, process_stream, processor_of, run
-    from prompty.api_async import (
-        invoke_agent_async,
-        load_async,
-        parse_async,
-        prepare_async,
-        process_async,
-        process_stream_async,
-        render_async,
-        run_async,
+    from prompty.api import (
+        executor_of as executor_of,
+        invoke_agent as invoke_agent,
+        process as process,
+        process_stream as process_stream,
+        processor_of as processor_of,
+        run as run,
     )
-    from prompty.loop.options import CallOptions, TurnOptions
-    from prompty.pipeline.prepare import parse, validate_inputs
-    from prompty.wire.structured import cast
-
-_MODULES = {
-    "prompty.api": "executor_of invoke_agent process process_stream processor_of run",
-    "prompty.api_async": "invoke_agent_async load_async parse_async prepare_async process_async process_stream_async "
-    "render_async run_async",
-    "prompty.loop.options": "CallOptions TurnOptions",
-    "prompty.pipeline.prepare": "parse validate_inputs",
-    "prompty.wire.structured": "cast",
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-__all__ = [
-    "CallOptions",
-    "TurnOptions",
-    "cast",
-    "executor_of",
-    "invoke_agent",
-    "invoke_agent_async",
-    "load_async",
-    "parse",
-    "parse_async",
-    "prepare_async",
-    "process",
-    "process_async",
-    "process_stream",
-    "process_stream_async",
-    "processor_of",
-    "render_async",
-    "run",
-    "run_async",
-    "validate_inputs",
-]
+    from prompty.api_async import (
+        invoke_agent_async as invoke_agent_async,
+        load_async as load_async,
+        parse_async as parse_async,
+        prepare_async as prepare_async,
+        process_async as process_async,
+        process_stream_async as process_stream_async,
+        render_async as render_async,
+        run_async as run_async,
+    )
+    from prompty.loop.options import CallOptions as CallOptions, TurnOptions as TurnOptions
+    from prompty.pipeline.prepare import parse as parse, validate_inputs as validate_inputs
+    from prompty.wire.structured import cast as cast
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would accept every name
-
-    def __getattr__(name: str) -> object:
-        module = _MODULE_OF.get(name)
-        if module is None:
-            raise AttributeError(f"module 'prompty.pipeline' has no attribute '{name}'")
-        value = globals()[name] = getattr(import_module(module), name)
-        return value
+    __getattr__, __dir__ = import_lazily(__name__)
