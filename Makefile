@@ -88,7 +88,6 @@ build/forky/usr/bin/hx:
 
 prose: $(NPM)/.ready
 	$(NPM)/node_modules/.bin/textlint $(PROSE)
-	$(PYTHON) -m scripts.check_prose
 
 # What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
 # measure time.
@@ -123,7 +122,6 @@ conformance: setup
 bench: setup
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.temporal
-	$(BIN)/python -m scripts.write_performance
 
 # What is too long, or too unsure on a busy machine, for every change. Costs and times are compared with their limits
 # here; whatever fails, the rest still runs.
@@ -144,12 +142,10 @@ docs: setup
 	$(BIN)/python scripts/write_test_format.py
 	$(BIN)/python scripts/write_provider_docs.py
 	$(BIN)/python -m scripts.write_conformance
-	$(BIN)/python -m scripts.write_performance
 	$(BIN)/python -m scripts.write_outputs
 	$(BIN)/python -m scripts.write_api_docs
 	$(BIN)/python -m scripts.write_command_docs
 	$(BIN)/python -m scripts.write_section_pages
-	$(BIN)/python -m scripts.write_terminal_picture
 
 # Everything that Zensical warns of fails the build. It does not look at links that leave docs/, or at resources of other
 # hosts, so the built pages are checked again.

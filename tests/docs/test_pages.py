@@ -37,7 +37,6 @@ from scripts.pages import (
 )
 from scripts.run_page import NOWHERE, Outcome, make_environment, matches, run_page
 from scripts.run_tutorial import PAGES as TUTORIAL
-from scripts.write_performance import KINDS, PAGE as PERFORMANCE, README, read_costs, write_page, write_readme
 
 PAGES = find_pages("tutorial", "how-to", "explanation")
 SHOWING = [page for page in PAGES if read_blocks(page)]
@@ -185,16 +184,6 @@ def test_commands_that_are_only_shown_exist_with_their_options(page: Path, line:
         command = command.get_command(None, words.pop(0))
     options = {name for parameter in command.params for name in parameter.opts}
     assert [word for word in words if re.match("--?[a-z]", word) and word.split("=")[0] not in options] == []
-
-
-def test_readme_and_the_page_of_measurements_have_the_latest_ones() -> None:
-    page, readme = PERFORMANCE.read_text(encoding="utf-8"), README.read_text(encoding="utf-8")
-    assert write_page(page) == page
-    assert write_readme(readme) == readme
-
-
-def test_no_measurement_exceeds_its_limit() -> None:
-    assert [cost["name"] for kind in KINDS for cost in read_costs(kind) if cost["figure"] > cost["limit"]] == []
 
 
 def test_every_template_of_new_is_on_its_page() -> None:
