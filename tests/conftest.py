@@ -1,6 +1,7 @@
 """Shared by all tests: where the public vectors are, and the report of which section each test proves."""
 
 import gc
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its options, and before workers start with ours
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of searches here, so that a failure can name it."""
+    """Choose the seed of searches here, so that a failure can name it. Variables are needed, as in programs."""
+    os.environ["PROMPTY_MISSING_ENV"] = "raise"
     if config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = randbelow(2**32)
 

@@ -16,7 +16,7 @@ from prompty.loop.options import CallOptions, TurnOptions
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Message
 from prompty.model.paused import Paused
-from prompty.pipeline.load import StrPath, load, open_agent
+from prompty.pipeline.load import MissingEnv, StrPath, load, open_agent
 from prompty.pipeline.prepare import parse, prepare, render
 from prompty.pipeline.validate import ExtraInputs
 from prompty.registry import DEFAULT, Registry
@@ -32,6 +32,7 @@ async def load_async(
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
     env_allowed: Collection[str] = (),
+    missing_env: MissingEnv | None = None,
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load a file, like `load`, in a thread."""
@@ -43,6 +44,7 @@ async def load_async(
         env=env,
         trusted_endpoints=trusted_endpoints,
         env_allowed=env_allowed,
+        missing_env=missing_env,
         registry=registry,
     )
 

@@ -43,6 +43,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "skills": "prompty.pipeline.skills:SkillsKind",
     },
 }
+AGENT_PICKLER = "prompty.pipeline.stored:reduce_agent"  # it reads the references of a file again
 
 
 class ExtensionPoint(NamedTuple, Generic[T]):

@@ -54,6 +54,7 @@ WAIVED = {
     "foundry_deployment_nested_arm": "prompty lists models, not deployments: without an `id` there is none",
     "trusted_endpoint_default_port_allowed": "F14: a Foundry token is not for OpenAI's host",
     "trusted_endpoint_userinfo_allowed": "F14: a Foundry token is not for OpenAI's host",
+    "trusted_endpoint_env_endpoint_allowed": "F14: it loads, but a machine's token needs a variable of a known name",
 }
 STAGES = {"turn": 5, "render_segments": 5, "replay": 5, "discovery": 7, "enrichment": 9, "endpoint_trust": 31}
 

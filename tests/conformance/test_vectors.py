@@ -24,7 +24,6 @@ VECTORS = SHARED / "vectors"
 
 WAIVED = {
     "template_string_invalid": "F5: a template as a string is the format kind",
-    "env_missing_error": "F15: a variable of a connection that is not set fails the call, not the load",
 }
 
 Vector = dict[str, Any]

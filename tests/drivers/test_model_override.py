@@ -213,7 +213,7 @@ def test_the_file_is_not_changed() -> None:
     agent = loads(FILE)
     override_model(agent, "groq:m", {"temperature": 1})
     assert agent == loads(FILE)
-    assert agent.provenance.endpoints == loads(FILE).provenance.endpoints
+    assert agent.trust.uses == loads(FILE).trust.uses
 
 
 @pytest.mark.parametrize("call_prompt", CALLS.values(), ids=CALLS)

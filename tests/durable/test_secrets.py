@@ -12,7 +12,7 @@ from prompty import PromptAgent, load, tool
 from prompty.durable.dbos import answer
 from prompty.durable.record import new_record, record_from, stored_agent
 from prompty.errors import RequestError, RunRefused
-from prompty.providers.credentials import check_endpoint
+from prompty.providers.credentials import check_trust
 from prompty.testing import Script, register_script
 from tests.durable.databases import Databases
 from tests.durable.own import TURNS, launched, until
@@ -164,10 +164,14 @@ def test_what_looks_like_a_reference_in_an_input_stays_what_it_is(tmp_path: Path
 def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) -> None:
     stored = stored_agent(record_from(new_record("run", agent, None, {}, {}).to_json(), "run"), {})
     assert stored.model.connection == agent.model.connection
-    with pytest.raises(RequestError, match="named only by the file"):
-        check_endpoint(stored, ())
-    trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"])
-    check_endpoint(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
+    with pytest.raises(RequestError, match="the value of DURABLE_TEST_USER would be sent"):
+        check_trust(stored, ())
+    allowed = {"env_allowed": ["DURABLE_TEST_KEY", "DURABLE_TEST_USER"]}
+    stored = stored_agent(new_record("run", load(agent.path or "", **allowed), None, {}, {}), {})  # type: ignore[arg-type]  # by name
+    with pytest.raises(RequestError, match=r"models\.invalid, which only the file names"):
+        check_trust(stored, ())
+    trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"], **allowed)  # type: ignore[arg-type]
+    check_trust(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
 
 
 def test_an_agent_whose_endpoints_have_no_origin_is_refused(agent: PromptAgent) -> None:
@@ -222,9 +226,7 @@ def test_a_credential_of_a_variable_is_stored_at_no_place_and_found_again(
     assert KEY not in json.dumps(record)
     stored = stored_agent(record_from(record, "run"), {})
     assert stored.model_dump() == agent.model_dump()
-    assert dict(stored.provenance.endpoints) == dict(agent.provenance.endpoints)
-    assert stored.provenance.carriers == agent.provenance.carriers
-    assert stored.provenance.exposed == agent.provenance.exposed
+    assert stored.trust.uses == agent.trust.uses
 
 
 @pytest.mark.parametrize(

@@ -525,20 +525,21 @@ def test_a_key_of_the_environment_goes_to_no_server_that_only_the_file_names(
     monkeypatch.setenv("WIKI_KEY", "the-wiki-key")
     own, evil, wiki = f"http://127.0.0.1:{server.port}/v1", "https://evil.example/v1", "https://wiki.example/mcp"
     server.answer(json_reply(RESPONSE))
-    with pytest.raises(ToolError, match=r"wiki\.example is named only by the file"):
+    with pytest.raises(ToolError, match=r"wiki\.example, which only the file names"):
         invoke(load_hosted(tmp_path, own, wiki))
-    [finding] = [one for one in check(tmp_path / "a.prompty") if one.code == "untrusted-endpoint"]
-    assert finding.key == "tools.0.connection.endpoint"
+    [finding] = [one for one in check(tmp_path / "a.prompty") if one.code == "untrusted-variable"]
+    assert finding.key == "tools.0.connection.apiKey"
     assert server.requests == []
     assert invoke(load_hosted(tmp_path, own, wiki, trusted_endpoints=["https://wiki.example"])) == "Hi"
     assert server.requests[0].body["tools"][0]["authorization"] == "the-wiki-key"
-    with Script(), pytest.raises(RequestError, match="its key would also go to the model's endpoint"):
-        invoke(load_hosted(tmp_path, evil, wiki, trusted_endpoints=["https://wiki.example"]))
+    with pytest.raises(RequestError, match="its key would also go to the model's endpoint"):
+        invoke(load_hosted(tmp_path, evil, wiki, trusted_endpoints=["https://wiki.example"]), max_retries=0)
 
 
 def test_a_variable_that_is_not_set_fails_the_call(server: Server, tmp_path: Path) -> None:
-    agent = load_hosted(tmp_path, f"http://127.0.0.1:{server.port}/v1", "https://wiki.example/mcp")
-    with pytest.raises(ToolError, match="WIKI_KEY"):
+    url = f"http://127.0.0.1:{server.port}/v1"
+    agent = load_hosted(tmp_path, url, "https://wiki.example/mcp", missing_env="defer")
+    with pytest.raises(RequestError, match="WIKI_KEY"):
         invoke(agent)
     assert server.requests == []
 

@@ -1,10 +1,6 @@
-"""Where credentials may go (F14): observed at every host that a request could reach.
-
-Every test runs twice: with the variables set when the file is loaded, and with none set until the call (F15).
-"""
+"""Where credentials may go: observed at every host that a request could reach."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +14,6 @@ from azure.core.credentials import AccessToken
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, load_env, loads
 from prompty.analysis.explain import explain
 from prompty.errors import RequestError, ToolError
-from prompty.pipeline.late import resolve_late
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
@@ -29,7 +24,6 @@ from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
 from tests.internet import Internet
 from tests.keyrings import MemoryKeyring
-from tests.late import without_variables
 
 pytestmark = pytest.mark.usefixtures("own_secrets")
 
@@ -44,7 +38,7 @@ HOSTS = (
     *(f"{name}.example" for name in ("literal", "variable", "default", "around", "dotenv", "trusted")),
 )
 
-# Who names the credential, and where it would go. Each cell is the observation that F14 asks for:
+# Who names the credential, and where it would go. Each cell is what has to be observed:
 # y: the request arrives, with the credential.  a: it arrives without it.  n: refused, and nothing arrives.
 # k: likewise, because that server would get a key of its own, and there is none.
 COLUMNS = (
@@ -52,7 +46,8 @@ COLUMNS = (
     ("regional", "https://eu.api.openai.com/v1"),
     ("other provider", "https://api.anthropic.com/v1"),
     ("literal", "https://literal.example/v1"),
-    ("variable", "${env:BASE_URL}"),
+    ("variable", "${env:THE_URL}"),
+    ("other variable", "${env:BASE_URL}"),
     ("default", "${env:NOT_SET:https://default.example/v1}"),
     ("text around", "https://${env:HOST_NAME}/v1"),
     (".env", "${env:DOTENV_URL}"),
@@ -62,22 +57,22 @@ COLUMNS = (
     ("listed http", "http://listed.example:8000/v1"),
 )
 TABLE = """
-                built  regional  other  literal  variable  default  around  .env  loopback  trusted  plain  listed
-literal         y      y         y      y        y         y        y       n     y         y        n      y
-variable        y      y         n      n        y         n        n       n     y         y        n      y
-default         y      y         y      y        y         y        y       n     y         y        n      y
-text-around     y      y         n      n        y         n        n       n     y         y        n      y
-dotenv          y      y         n      n        y         n        n       y     y         y        n      y
-load-env        y      y         n      n        y         n        n       n     y         y        n      y
-text-file       y      y         n      n        y         n        n       n     y         y        n      y
-data-file       y      y         n      n        y         n        n       n     y         y        n      y
-in-options      y      y         n      n        y         n        n       n     y         y        n      y
-anonymous       a      a         a      a        a         a        a       a     a         a        n      a
-entra           y      y         n      n        y         n        n       n     n         y        n      n
-sdk-headers     y      y         a      a        y         a        a       n     y         y        n      y
-implicit        y      y         k      n        y         n        n       n     n         y        n      y
-keyring         y      y         k      n        y         n        n       n     n         y        n      y
-keys-file       y      y         k      n        y         n        n       n     n         y        n      y
+             built  regional  other  literal  variable  bare  default  around  .env  loopback  trusted  plain  listed
+literal      y      y         y      y        y         y     y        y       y     y         y        n      y
+variable     y      n         n      n        y         n     n        n       n     y         y        n      y
+default      y      y         y      y        y         y     y        y       y     y         y        n      y
+text-around  y      n         n      n        y         n     n        n       n     y         y        n      y
+dotenv       y      n         n      n        n         n     n        n       y     y         y        n      y
+load-env     y      n         n      n        y         n     n        n       n     y         y        n      y
+text-file    y      y         y      y        y         y     y        y       y     y         y        n      y
+data-file    y      n         n      n        y         n     n        n       n     y         y        n      y
+in-options   n      n         n      n        n         n     n        n       n     n         n        n      n
+anonymous    a      a         a      a        a         a     a        a       a     a         a        n      a
+entra        y      y         n      n        n         n     n        n       n     n         y        n      n
+sdk-headers  y      y         a      a        a         a     a        a       a     a         y        n      y
+implicit     y      y         k      n        n         n     n        n       n     n         y        n      y
+keyring      y      y         k      n        n         n     n        n       n     n         y        n      n
+keys-file    y      y         k      n        n         n     n        n       n     n         y        n      n
 """
 CREDENTIALS = {
     "literal": f"{{kind: key, apiKey: {SECRET}, endpoint: '%s'}}",
@@ -98,6 +93,7 @@ CREDENTIALS = {
 }
 VARIABLES = {
     "THE_KEY": SECRET,
+    "THE_URL": "https://variable.example/v1",
     "BASE_URL": "https://variable.example/v1",
     "HOST_NAME": "around.example",
     "HTTP_URL": "http://variable.example/v1",
@@ -120,13 +116,6 @@ def read_table() -> list[Cell]:
         for name, *marks in rows
         for (destination, url), mark in zip(COLUMNS, marks, strict=True)
     ]
-
-
-@pytest.fixture(params=["set at load", "set before the call"], autouse=True)
-def _set_variables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "set before the call":
-        for name in ("load", "loads"):
-            monkeypatch.setattr(sys.modules[__name__], name, without_variables(globals()[name]))
 
 
 @pytest.fixture
@@ -176,12 +165,12 @@ def observe(internet: Internet, agent: PromptAgent, asynchronous: bool = False) 
         ) == "Hello"
     except RequestError as error:
         lacks_key = "run `prompty keys set" in error.fix
-        assert lacks_key or "PROMPTY_TRUSTED_ENDPOINTS=" in error.fix or "https" in error.fix
+        assert lacks_key or "PROMPTY_TRUSTED_ENDPOINTS=" in error.fix or "https" in error.fix or "by name" in error.fix
         assert SECRET not in str(error)
         assert not internet.arrivals
         return "k" if lacks_key else "n"
     (arrival,) = internet.arrivals
-    assert arrival.origin == str(parse_origin(getattr(resolve_late(agent).model.connection, "endpoint", "")))
+    assert arrival.origin == str(parse_origin(getattr(agent.model.connection, "endpoint", "")))
     return "y" if SECRET in arrival.text else "a"
 
 
@@ -229,10 +218,12 @@ ENDPOINTS = {
     "http://api.openai.com/v1": "n",
     "https://api.openai.com@literal.example/v1": "n",
     "https://api.openai.com\\@literal.example/v1": "n",
-    "${env:BASE_URL}/models": "y",
-    "${env:BASE_URL}.literal.example/v1": "y",  # the path is the file's, the origin is not
+    "${env:THE_URL}/models": "y",
+    "${env:THE_URL}.literal.example/v1": "y",  # the path is the file's, the origin is not
+    "${env:BASE_URL}/models": "n",
     "${env:ORIGIN}.literal.example/v1": "n",
     "${env:ORIGIN}@literal.example/v1": "n",
+    "${env:NOT_SET:${env:THE_URL}}": "y",
     "${env:NOT_SET:${env:BASE_URL}}": "n",
     "${env:HTTP_URL}": "n",
 }
@@ -250,8 +241,8 @@ def test_the_error_shows_the_lines_that_allow_the_endpoint(internet: Internet, t
     with pytest.raises(RequestError) as caught:
         invoke(load_prompt(VARIABLE_KEY % "https://literal.example/v1", tmp_path))
     assert str(caught.value).splitlines() == [
-        "`model.connection`: the credential is from the environment, "
-        "but https://literal.example is named only by the file",
+        "<text>:5:35: `model.connection.apiKey`: the value of THE_KEY would go to https://literal.example, "
+        "which only the file names",
         "    If you trust it, set PROMPTY_TRUSTED_ENDPOINTS=https://literal.example in the environment. "
         "In Python you can also list it in `trusted_endpoints`.",
     ]
@@ -346,7 +337,7 @@ def test_a_trusted_endpoint_that_is_none_is_an_error(tmp_path: Path) -> None:
 
 def test_values_of_load_name_an_endpoint(internet: Internet, tmp_path: Path) -> None:
     agent = load_prompt(
-        VARIABLE_KEY % "${env:URL}", tmp_path, env={"THE_KEY": SECRET, "URL": "https://literal.example"}
+        VARIABLE_KEY % "${env:THE_URL}", tmp_path, env={"THE_KEY": SECRET, "THE_URL": "https://literal.example"}
     )
     assert observe(internet, agent) == "y"
 
@@ -370,7 +361,7 @@ def test_a_fallback_in_the_file_follows_the_rule(internet: Internet, tmp_path: P
     text = (
         f"---\nmodel: {{id: m, connection: {first}}}\nfallbacks: [{{id: m, connection: {connection}}}]\n---\nuser:\nHi"
     )
-    with pytest.raises(RequestError, match="named only by the file"):
+    with pytest.raises(RequestError, match="which only the file names"):
         invoke(loads(text, base_dir=tmp_path))
     assert not internet.arrivals
 
@@ -387,7 +378,7 @@ def test_a_credential_inside_an_endpoint_is_one(internet: Internet, tmp_path: Pa
     assert observe(internet, load_prompt(connection, tmp_path)) == "n"
 
 
-@pytest.mark.parametrize("connection", ["null", "{kind: key, apiKey: '${env:THE_KEY}'}"])
+@pytest.mark.parametrize("connection", ["null", "{kind: key, apiKey: '${env:OPENAI_API_KEY}'}"])
 @pytest.mark.parametrize(("listed", "expected"), [("", "n"), ("http://variable.example", "y")])
 def test_the_environment_names_plain_http_only_if_it_is_listed(
     connection: str, listed: str, expected: str, internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -442,19 +433,19 @@ def test_a_dotenv_sets_the_key_and_nothing_else_of_a_transport(
 
 @pytest.mark.usefixtures("clean_registry")
 def test_a_dotenv_cannot_pass_a_key_of_the_environment_off_as_its_own(internet: Internet, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text('URL=https://dotenv.example/v1\nOWN=${THE_KEY}\nQUOTED="${THE_KEY}"\n')
-    for name in ("OWN", "QUOTED"):
+    lines = ("OWN_URL=https://dotenv.example/v1", "OWN_KEY=${THE_KEY}", 'OWN_QUOTED="${THE_KEY}"')
+    (tmp_path / ".env").write_text("\n".join(lines))
+    for name in ("OWN_KEY", "OWN_QUOTED"):
         file = tmp_path / "p.prompty"
-        connection = f"{{endpoint: '${{env:URL}}', apiKey: '${{env:{name}}}'}}"
+        connection = f"{{endpoint: '${{env:OWN_URL}}', apiKey: '${{env:{name}}}'}}"
         file.write_text(f"---\nmodel: {{id: m, connection: {connection}}}\n---\nuser:\nHi")
         load_env(prompt=file)
         assert invoke(load(file)) == "Hello"
-    assert SECRET not in "".join(arrival.text for arrival in internet.arrivals)
+        assert internet.arrivals[-1].headers["authorization"] == "Bearer ${THE_KEY}"
 
 
 DOTENV_CONNECTIONS = {
     "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: '${env:THE_KEY}'}": "n",
-    "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: literal}": "n",
     "{endpoint: '${env:OPENAI_BASE_URL}', apiKey: '${env:OPENAI_API_KEY}'}": "y",
     "{endpoint: 'https://literal.example/v1', apiKey: '${env:OPENAI_API_KEY}'}": "n",
     "{endpoint: 'https://literal.example/v1', apiKey: '${env:THE_KEY}'}": "n",
@@ -486,14 +477,12 @@ def test_a_dotenv_is_found_again_for_each_file(tmp_path: Path) -> None:
 # Before anything runs.
 
 
-@pytest.mark.parametrize("set_variables", [True, False])
 def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
-    set_variables: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if set_variables:
-        monkeypatch.setenv("THE_KEY", SECRET)
-        monkeypatch.setenv("HOST_NAME", "around.example")
-        monkeypatch.setenv("BASE_URL", "https://variable.example")
+    monkeypatch.setenv("THE_KEY", SECRET)
+    monkeypatch.setenv("HOST_NAME", "around.example")
+    monkeypatch.setenv("THE_URL", "https://variable.example")
     key = "apiKey: '${env:THE_KEY}'"
     tool = "- {name: %s, kind: %s, specification: a.json, connection: {endpoint: '%s', apiKey: '${env:THE_KEY}'}}"
     lines = [
@@ -502,14 +491,14 @@ def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
         "tools:",
         tool % ("a", "openapi", "https://${env:HOST_NAME}/v1"),
         tool % ("b", "mcp", "https://literal.example"),
-        tool % ("c", "mcp", "${env:BASE_URL}"),
+        tool % ("c", "mcp", "${env:THE_URL}"),
     ]
     (tmp_path / "p.prompty").write_text("\n".join(["---", *lines, "---", "user:", "Hi"]))
-    problems = [one for one in check(tmp_path / "p.prompty") if one.code == "untrusted-endpoint"]
+    problems = [one for one in check(tmp_path / "p.prompty") if one.code == "untrusted-variable"]
     assert [(one.line, one.key, one.severity) for one in problems] == [
-        (3, "model.connection.endpoint", "warning"),
-        (5, "tools.0.connection.endpoint", "warning"),
-        (6, "tools.1.connection.endpoint", "warning"),
+        (3, "model.connection.apiKey", "warning"),
+        (5, "tools.0.connection.apiKey", "warning"),
+        (6, "tools.1.connection.apiKey", "warning"),
     ]
     assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in problems[0].fix
     assert SECRET not in str(problems)
@@ -522,13 +511,14 @@ def test_check_reports_an_untrusted_endpoint_with_its_place_and_fix(
         ("http://127.0.0.1:9/v1", True),
         ("https://api.openai.com/v1", False),
         ("https://api.groq.com/openai/v1", False),
-        ("${env:BASE_URL}", False),
+        ("${env:OPENAI_URL}", False),
     ],
 )
 def test_check_reports_a_connection_without_a_key_whose_call_is_refused(
     endpoint: str, reported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"BASE_URL": "https://variable.example", "OPENAI_API_KEY": SECRET, "GROQ_API_KEY": "g"}.items():
+    variables = {"OPENAI_URL": "https://variable.example", "OPENAI_API_KEY": SECRET, "GROQ_API_KEY": "g"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     text = f"---\nmodel: {{id: m, connection: {CREDENTIALS['implicit'] % endpoint}}}\n---\nuser:\nHi"
     (tmp_path / "p.prompty").write_text(text)
@@ -627,7 +617,7 @@ def test_check_warns_of_the_endpoint_of_a_fallback(tmp_path: Path, monkeypatch: 
         "      connection: {kind: key, endpoint: 'https://elsewhere.invalid/v1', apiKey: '${env:PROMPTY_TEST_KEY}'}\n"
         "---\nuser:\nHi\n"
     )
-    [problem] = [one for one in check(path) if one.code == "untrusted-endpoint"]
+    [problem] = [one for one in check(path) if one.code == "untrusted-variable"]
     assert (problem.line, problem.severity) == (7, "warning")
-    with pytest.raises(RequestError, match=r"a\.prompty: `model\.connection`"):
+    with pytest.raises(RequestError, match=r"a\.prompty:7:\d+: `metadata\.fallbacks\.0\.connection\.apiKey`"):
         invoke(path)

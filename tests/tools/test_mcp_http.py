@@ -22,7 +22,6 @@ from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
 from tests.conversations.turns import scripted
-from tests.late import without_variables
 from tests.tools.openapi_parts import own_kind
 from tests.watchdog import within
 from tests.ways import SYNC, Seen, Way, sync_and_async
@@ -242,23 +241,22 @@ def test_an_address_in_a_file_is_public_or_allowed(way: Way, host: str, own: Own
     assert not own.keys
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["set at load", "set before the call"])
 @pytest.mark.parametrize(
     ("endpoint", "refused"),
     [("https://literal.example/mcp", True), ("${env:MCP_URL}", False), ("${env:NOT_SET:https://x.example/mcp}", True)],
 )
 def test_a_key_of_the_environment_goes_to_an_address_of_the_environment(
-    endpoint: str, refused: bool, late: bool, own: OwnServer, monkeypatch: pytest.MonkeyPatch
+    endpoint: str, refused: bool, own: OwnServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_KEY", "sk-made-up-key")
     monkeypatch.setenv("MCP_URL", own.url)
     tool = f"{{name: t, kind: mcp, connection: {{endpoint: '{endpoint}', apiKey: '${{env:MCP_KEY}}'}}}}"
     text = f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi"
-    agent = without_variables(loads)(text) if late else loads(text)
+    agent = loads(text)
     with own_kind("127.0.0.1"), Script(call("add", a=2, b=2), "Done."):
         seen = SYNC.turn(agent)
     if refused:
-        assert "the tool 't': the credential is from the environment" in str(seen.error)
+        assert "the value of MCP_KEY would go to" in str(seen.error)
         assert not own.keys
     else:
         assert (seen.error, own.keys) == (None, {b"Bearer sk-made-up-key"})

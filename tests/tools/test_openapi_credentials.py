@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 from prompty import loads
-from prompty.drivers.children import load_child
-from prompty.providers.credentials import find_endpoint_refusal
-from tests.late import without_variables
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,
@@ -180,29 +177,24 @@ PLACES = {
     "clientSecret: '${env:API_KEY}'}": True,
     "connection: {endpoint: '${env:API_URL}', apiKey: '${env:API_KEY}'}": False,
     "connection: {endpoint: '{service}', apiKey: '${env:API_KEY}'}": False,
-    "connection: {endpoint: '{service}', apiKey: literal}, bindings: {q: '${env:API_KEY}'}": False,
+    "connection: {endpoint: '{service}', apiKey: literal}, bindings: {q: '${env:API_KEY}'}": True,
 }
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["set at load", "set before the call"])
 @pytest.mark.parametrize(("place", "refused"), PLACES.items())
 def test_a_credential_of_the_environment_goes_where_the_environment_says(
-    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool, late: bool
+    service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, refused: bool
 ) -> None:
-    if late and "bindings" in place:
-        pytest.skip("a file with an unset variable elsewhere is not loaded")
     parameter = {"name": "q", "in": "query", "schema": {"type": "string"}}
     (tmp_path / "api.json").write_text(json.dumps(one_operation({"parameters": [parameter]})))
     monkeypatch.setenv("API_KEY", KEY)
     monkeypatch.setenv("API_URL", service.url)
     tool = OUTSIDE % place.replace("{service}", service.url)
-    agent = (without_variables(loads) if late else loads)(
-        f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path
-    )
+    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path)
     seen = called(agent, {})
     if refused:
-        assert "the tool 'api': the credential is from the environment" in str(seen.error)
-        assert "PROMPTY_TRUSTED_ENDPOINTS=https://literal.example" in str(seen.error)
+        assert "the value of API_KEY would" in str(seen.error)
+        assert "PROMPTY_" in str(seen.error)
         assert not service.requests
     else:
         assert KEY in f"{service.requests[-1].path} {service.requests[-1].headers}"
@@ -212,22 +204,4 @@ def test_a_document_that_the_file_names_gets_no_credential(tmp_path: Path, monke
     monkeypatch.setenv("API_KEY", KEY)
     tool = "{name: api, kind: openapi, specification: 'https://literal.example/${env:API_KEY}.json'}"
     agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi", base_dir=tmp_path)
-    assert "named only by the file" in str(called(agent, {}).error)
-
-
-@pytest.mark.parametrize("trusted", [[], ["https://literal.example"]])
-def test_a_bound_value_follows_the_rule_in_the_prompt_that_gets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: list[str]
-) -> None:
-    monkeypatch.setenv("API_KEY", KEY)
-    connection = "{kind: anonymous, endpoint: 'https://literal.example'}"
-    text = f"---\nmodel: {{id: m, connection: {connection}}}\ninputs: {{q: string}}\n---\nuser:\n{{{{q}}}}"
-    (tmp_path / "child.prompty").write_text(text)
-    tool = "{name: child, kind: prompty, path: ./child.prompty, bindings: {q: '${env:API_KEY}'}}"
-    parent = loads(
-        f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi",
-        base_dir=tmp_path,
-        trusted_endpoints=trusted,
-    )
-    child = load_child(parent.tools[0], parent)
-    assert (find_endpoint_refusal(child, ("api.openai.com",)) is None) == bool(trusted)
+    assert "the value of API_KEY would be sent" in str(called(agent, {}).error)

@@ -41,14 +41,20 @@ def is_v1(file: Path) -> bool:
 
 
 @pytest.mark.parametrize("file", READABLE, ids=name_of)
-def test_a_public_file_loads_without_any_variable_and_with_one_warning(
+def test_a_public_file_loads_with_one_warning_and_names_the_variables_that_it_needs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*VARIABLES, *ENDPOINTS):
         monkeypatch.delenv(name, raising=False)
+    written = set(re.findall(r"\$\{env:(\w+)\}", file.read_text(encoding="utf-8-sig"), re.IGNORECASE))
+    if written:
+        with pytest.raises(LoadError) as refused:
+            load(file)
+        assert {name for name in written if f"'{name}' not set" in str(refused.value)} == written
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        agent = load(file)
+        agent = load(file, missing_env="defer")
+    assert {use.variable for use in agent.trust.missing} == written
     assert len(caught) == is_v1(file)
     assert all("`prompty migrate " in str(warning.message) for warning in caught)
     assert prepare(agent, generate_inputs(agent))

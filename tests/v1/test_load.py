@@ -40,7 +40,7 @@ UNSET = {
 
 @pytest.mark.parametrize(("endpoint", "key", "said"), UNSET.values(), ids=UNSET)
 def test_a_variable_of_the_model_that_is_not_set_stops_only_a_call(endpoint: str, key: str, said: str) -> None:
-    agent = read(AZURE.format(endpoint=endpoint, key=key), env={})
+    agent = read(AZURE.format(endpoint=endpoint, key=key), env={}, missing_env="defer")
     assert prepare(agent)[0].text == "Hi"
     with pytest.raises(RequestError, match=said) as caught:
         invoke(agent)
@@ -50,8 +50,8 @@ def test_a_variable_of_the_model_that_is_not_set_stops_only_a_call(endpoint: str
 def test_a_variable_in_an_option_stops_only_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     text = "model: {api: chat, configuration: {type: openai, name: x}, parameters: {temperature: '${env:NOWHERE}'}}"
-    agent = read(text, env={})
-    assert explain(agent).body["temperature"] == "${env:NOWHERE}"
+    agent = read(text, env={}, missing_env="defer")
+    assert "temperature" not in explain(agent).body
     with pytest.raises(RequestError, match=r"<text>:2:86: .*'NOWHERE' not set, which `model.parameters.temperature`"):
         invoke(agent)
     assert read(text, env={"NOWHERE": "0.5"}).model.options.temperature == 0.5
@@ -60,7 +60,7 @@ def test_a_variable_in_an_option_stops_only_a_call(monkeypatch: pytest.MonkeyPat
 def test_a_variable_that_names_the_model_stops_only_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     text = "model: {api: chat, configuration: {type: openai, name: '${env:NOWHERE}'}}"
-    agent = read(text, env={})
+    agent = read(text, env={}, missing_env="defer")
     assert prepare(agent)
     with pytest.raises(RequestError, match=r"'NOWHERE' not set, which `model\.configuration\.name` names"):
         invoke(agent)
@@ -120,12 +120,11 @@ def test_a_key_of_the_environment_does_not_go_to_an_endpoint_that_only_the_file_
 ) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "planted")
     agent = read(AZURE.format(endpoint="https://evil.test", key="${ENV:AZURE_OPENAI_API_KEY}"))
-    with pytest.raises(RequestError, match=r"evil\.test is named only by the file"):
+    with pytest.raises(RequestError, match=r"evil\.test, which only the file names"):
         invoke(agent)
-    agent = read("model: {api: chat, configuration: {type: openai, name: x, base_url: 'https://evil.test'}}")
     monkeypatch.setenv("OPENAI_API_KEY", "planted")
     agent = read("model: {api: chat, configuration: {type: openai, name: x, base_url: 'https://evil.test'}}")
-    with pytest.raises(RequestError, match=r"evil\.test is named only by the file"):
+    with pytest.raises(RequestError, match=r"evil\.test, which only the file names"):
         invoke(agent)
 
 

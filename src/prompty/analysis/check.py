@@ -49,7 +49,7 @@ from prompty.pipeline.definitions import Built, build_agent, find_v1_key
 from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
 from prompty.pipeline.packages import locate_prompt
-from prompty.pipeline.references import References, walk_texts
+from prompty.pipeline.references import References, VariableMissing, walk_texts
 from prompty.pipeline.source_map import (
     Edit,
     Finding,
@@ -143,7 +143,9 @@ def _create_references(
     registry: Registry,
     buffers: Mapping[Path, str] | None = None,
 ) -> References:
-    return References(base_dir, allowed_roots, env, buffers or {}, registry.dotenv, env_allowed=registry.env_allowed)
+    return References(
+        base_dir, allowed_roots, env, buffers or {}, registry.dotenv, env_allowed=registry.env_allowed, defer=True
+    )
 
 
 def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:
@@ -220,9 +222,9 @@ def _check(document: Document, references: References, registry: Registry, porta
         misplaced = list(find_text_in_frontmatter(frontmatter.data or {}, text, source_map))
         warnings = tuple(one for one in warnings if all(one.start != other.start for other in misplaced))
         doubts += misplaced
-    unset = first_findings(_find_unset(references, source_map))
+    unset = first_findings(_find_missing(references, source_map))
     above = [
-        *map(_allow_unset, built.findings),
+        *(one for one in built.findings if one.problem.code != "env-missing"),
         *unset,
         *warnings,
         *unknown_engines,
@@ -248,19 +250,11 @@ def _check(document: Document, references: References, registry: Registry, porta
     return first_problems(problems)
 
 
-def _allow_unset(finding: Finding) -> Finding:
-    """Reduce an unset variable to a warning: it may be set where the prompt runs."""
-    if finding.problem.code != "env-missing":
-        return finding
-    return finding._replace(problem=replace(finding.problem, severity="warning"))
-
-
-def _find_unset(references: References, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each variable that a call needs and that is not set."""
-    for entry in references.unset:
-        message = f"Environment variable '{entry.variable}' not set"
-        fix = f"Set {entry.variable} before a call, or add a default: ${{env:{entry.variable}:default}}."
-        yield source_map.locate(entry.keys, "env-missing", message, fix, severity="warning")
+def _find_missing(references: References, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield a warning for each variable that is not set: it may be set where the prompt runs."""
+    for use in references.missing:
+        missing = VariableMissing(use.variable)
+        yield source_map.locate(use.keys, missing.code, missing.message, missing.fix, severity="warning")
 
 
 def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registry) -> Iterator[Finding]:

@@ -14,11 +14,10 @@ from prompty.model.message import Json, Message, user
 from prompty.model.request import Function
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.caching import BEFORE_TEXT, build_cached_request, choose_cache_use, find_static_texts
-from prompty.pipeline.late import resolve_late
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, has_kinds, list_declared_functions
 from prompty.providers import PROVIDERS, Api, Provider
-from prompty.providers.credentials import check_endpoint
+from prompty.providers.credentials import check_trust
 from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tokens import estimate_tokens
@@ -61,7 +60,6 @@ class Explanation:
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """Return the messages, the exact request body, the omitted options with reasons, and a curl command."""
-    agent = resolve_late(agent)
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
@@ -141,11 +139,8 @@ def explain_cache(agent: PromptAgent) -> CacheExplanation:
 
 
 def _find_refusal(agent: PromptAgent, provider: Provider) -> str | None:
-    endpoint = getattr(agent.model.connection, "endpoint", None)
-    if any(entry.text == endpoint for entry in agent.provenance.unset):
-        return None  # whatever the variable names
     try:
-        check_endpoint(agent, provider.hosts)
+        check_trust(agent, provider.hosts)
     except RequestError as error:
         return str(error)
     return None

@@ -12,7 +12,6 @@ from prompty.model.tool import FunctionTool, McpTool, runs_at_provider
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS, Api
 from prompty.providers.provider_tools import ToolProblem, find_tool_problems
-from prompty.safety.origins import TextOrigin
 
 _EXTRA = ("model", "options", "additionalProperties")
 # Options that keep the state of a conversation at the server.
@@ -75,7 +74,7 @@ def _check_token(agent: PromptAgent, tool: object, index: int, source_map: Sourc
     """Yield a warning for a key in the file of a server that the provider calls."""
     connection = tool.connection if isinstance(tool, McpTool) else None
     key = connection.api_key if isinstance(connection, ApiKeyConnection) else None
-    if key and agent.provenance.get_source(key.get_secret_value()) is TextOrigin.FILE:
+    if key and not agent.trust.find("tools", getattr(tool, "name", ""), "connection", "api_key"):
         message = "the key of the MCP server is written in the file, and the provider gets it"
         keys: KeyPath = ("tools", index, "connection", "apiKey")
         yield source_map.locate(keys, "secret-in-file", message, "Write ${env:NAME}.", severity="warning")

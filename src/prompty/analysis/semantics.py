@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import Any, get_args
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from prompty.errors import MissingExtra, PromptyError, RequestError, Severity, ToolError, UnknownName, nearest
 from prompty.model.agent import SCRIPTED, PromptAgent
 from prompty.model.conditions import get_conditions
-from prompty.model.connection import ApiKeyConnection, OAuthConnection
+from prompty.model.connection import ApiKeyConnection
 from prompty.model.property import Kind, walk_properties
-from prompty.model.provenance import Refusal
 from prompty.model.synonyms import BODY_KEYS, KIND_SYNONYMS
 from prompty.model.tool import (
     KNOWN_TOOL_KINDS,
@@ -30,10 +30,11 @@ from prompty.model.tool import (
     SkillsTool,
     ToolDefinition,
 )
+from prompty.model.trust import FieldKind, Refusal, Use
 from prompty.pipeline.definitions import check_tool_conditions, list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
-from prompty.providers.credentials import find_endpoint_refusal, find_implicit_refusal
+from prompty.providers.credentials import find_implicit_refusal, find_refusal, find_target
 from prompty.providers.profiles import find_key_variables
 from prompty.registry import Registry
 from prompty.safety.origins import TextOrigin
@@ -330,31 +331,41 @@ def find_missing_model(agent: PromptAgent, body: str, source_map: SourceMap) -> 
         message = "the scripted model has no script"
         fix = "Write its replies below `model:`, for example `script: [Hello]`."
         yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")
-    elif not agent.model.id:
+    elif not agent.model.id and not agent.trust.lacks("model", "id"):
         message = "the file names no model"
         fix = "Write `model: <id>` in the frontmatter, or set PROMPTY_MODEL."
         yield source_map.locate(("model",), "missing-model", message, fix, severity="warning")
 
 
-_PARTIAL = Refusal(
-    "the endpoint would get a value of the environment, but the file names part of its origin",
-    "Take the whole origin from a variable: endpoint: ${env:NAME}.",
-)
-
-
 def find_untrusted_endpoints(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each endpoint that receives a value of the environment only if the host allows it: at the
-    endpoint for a credential, even for one that the file does not name, and else at the field with the value."""
-    for keys, endpoint, refusal in _find_refusals(agent):
-        for exposed, cause in zip(refusal.exposed, refusal.cause.split("\n"), strict=False):
-            yield source_map.locate(exposed.keys, "untrusted-endpoint", cause, refusal.fix, severity="warning")
-        if refusal.exposed:
-            continue
-        if "${" in endpoint:  # an unset variable
-            if endpoint in agent.provenance.endpoints:
-                continue
-            refusal = _PARTIAL
-        yield source_map.locate(keys, "untrusted-endpoint", refusal.cause, refusal.fix, severity="warning")
+    """Yield a warning for each variable that a call would refuse to send, and for each endpoint without a key that
+    would not get one of the environment."""
+    for owner, keys, refusal in _find_refusals(agent):
+        fix = refusal.command_fix or refusal.fix
+        for use, cause in zip(refusal.uses, refusal.cause.split("\n"), strict=False):
+            message = cause.partition("`: ")[2] or cause
+            yield source_map.locate(
+                _get_keys(agent, owner, use), "untrusted-variable", message, fix, severity="warning"
+            )
+        if not refusal.uses:
+            yield source_map.locate(keys, "untrusted-endpoint", refusal.cause, refusal.fix, severity="warning")
+
+
+def _get_keys(agent: PromptAgent, owner: KeyPath, use: Use) -> KeyPath:
+    """Return the path of a variable's field in the file. `owner` is the model or the fallback that would get it."""
+    match use.keys:
+        case ("tools", name, *rest):
+            names = [tool.name for tool in agent.tools]
+            return ("tools", names.index(str(name)) if name in names else name, *map(_spell, rest))
+        case ("fallbacks", *rest):
+            return ("metadata", "fallbacks", *map(_spell, rest))
+        case ("model", *rest):
+            return (*owner, *map(_spell, rest))
+    return use.keys
+
+
+def _spell(key: str | int) -> str | int:
+    return to_camel(key) if isinstance(key, str) else key
 
 
 def find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
@@ -364,31 +375,36 @@ def find_fallbacks(agent: PromptAgent) -> Iterator[tuple[KeyPath, PromptAgent]]:
         if isinstance(entry, Mapping):
             with suppress(ValidationError):
                 model = PromptAgent.model_validate({"model": entry}).model
-                yield ("metadata", "fallbacks", index), agent.model_copy(update={"model": model})
+                changes = {"model": model, "trust": agent.trust.for_fallback(index)}
+                yield ("metadata", "fallbacks", index), agent.model_copy(update=changes)
 
 
-def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, str, Refusal]]:
+def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, KeyPath, Refusal]]:
+    """Yield the path of each model and tool with a refused connection, the path of its address, and the reason."""
     for keys, candidate in ((("model",), agent), *find_fallbacks(agent)):
         providers, key = agent.registry[PROVIDERS], candidate.model.provider
         hosts = providers.get(key).hosts if providers.has(key) else ()
         connection = candidate.model.connection
-        endpoint = getattr(connection, "endpoint", None) or ""
-        if hosts is None or not endpoint:
+        if hosts is None:
             continue
-        refusal = find_endpoint_refusal(candidate, hosts)
-        needs_key = isinstance(connection, ApiKeyConnection) and connection.api_key is None
-        if needs_key and not find_key_variables(endpoint):
-            refusal = refusal or find_implicit_refusal(candidate, TextOrigin.ENVIRONMENT, endpoint, hosts)
+        refusal = find_refusal(candidate, hosts)
+        endpoint = getattr(connection, "endpoint", None) or ""
+        is_named = isinstance(connection, ApiKeyConnection) and connection.api_key is not None
+        is_named = is_named or any(use.keys[:2] == ("model", "connection") for use in candidate.trust.missing)
+        is_unnamed = isinstance(connection, ApiKeyConnection) and endpoint and not is_named
+        if is_unnamed and not find_key_variables(endpoint) and not find_target(candidate, hosts).address:
+            refusal = refusal or find_implicit_refusal(candidate, "", TextOrigin.ENVIRONMENT, hosts)
         if refusal:
-            yield (*keys, "connection", "endpoint"), endpoint, refusal
+            yield keys, (*keys, "connection", "endpoint"), refusal
     for index, tool in enumerate(agent.tools):
         if not isinstance(tool, McpTool | OpenApiTool):
             continue  # the host's code decides where its own kinds send credentials
-        connection = tool.connection
-        secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
-        endpoints = {"endpoint": getattr(connection, "endpoint", None)}
-        if isinstance(connection, OAuthConnection):
-            endpoints["tokenUrl"] = connection.token_url
-        for name, endpoint in endpoints.items():
-            if endpoint and (refusal := find_tool_refusal(agent, tool, secret, endpoint)):
-                yield ("tools", index, "connection", name), endpoint, refusal
+        for name, field in (("endpoint", "endpoint"), ("tokenUrl", "token_url")):
+            url = getattr(tool.connection, field, None)
+            if url and (refusal := find_tool_refusal(agent, tool, url, field)) and not _is_text(refusal):
+                yield ("tools", index), ("tools", index, "connection", name), refusal
+
+
+def _is_text(refusal: Refusal) -> bool:
+    """Return True for values that no request may have, which are reported once."""
+    return any(use.kind is FieldKind.TEXT for use in refusal.uses)

@@ -23,7 +23,6 @@ from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.load import load
 from prompty.tools.function import import_source
-from prompty.tools.kinds import add_exposed, find_readable, find_told
 
 Score = float | bool | str
 Functions = Mapping[str, Callable[..., object]]
@@ -180,9 +179,8 @@ class CaseEvaluators:
         self._functions, self._get_trust = functions, get_trust
 
     def _load_reader(self, path: str) -> PromptAgent:
-        """Load a prompt that reads answers. Its server may have to be one for variables of the tested prompt (F14)."""
-        agent = load_prompt(self._folder / path, self._folder, roots=self._roots)
-        return add_exposed(agent, [*find_readable(self._agent), *find_told(self._agent)])
+        """Load a prompt that reads answers."""
+        return load_prompt(self._folder / path, self._folder, roots=self._roots)
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome:
         """Call a function with the answer and the inputs. It returns True or None, or the reason for a failure."""
@@ -269,7 +267,7 @@ def load_prompt(
     check_inside(path, folder)
     project = find_project(beside or path)
     # Not the environment's variant: recordings belong to one.
-    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots))
+    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots), missing_env="defer")
     return override_in_project(agent, project, model)
 
 

@@ -17,7 +17,6 @@ from prompty.errors import LoadError, Problem, PromptyWarning, did_you_mean, nea
 from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Unreadable, is_hidden, read_file
 from prompty.pipeline.model_override import find_default_model, needs_model, override_model, split_model
-from prompty.safety.origins import TextOrigin
 
 NAMES = ("prompty.toml", "pyproject.toml")
 _KEYS = ("roots", "model", "trace", "test")
@@ -84,13 +83,13 @@ def override_in_project(
     """Return the agent with the caller's model, or with the project's if neither caller, file nor PROMPTY_MODEL names
     one."""
     if model is None and provider is None and project.model and uses_model(agent, project):
-        return override_model(agent, project.model, options, api_type=api_type, named_by=TextOrigin.FILE)
+        return override_model(agent, project.model, options, api_type=api_type)
     return override_model(agent, model, options, provider=provider, api_type=api_type)
 
 
 def uses_model(agent: PromptAgent, project: Project) -> bool:
     """Return True if the agent needs the project's model. It cannot replace the file's provider or connection."""
-    if not project.model or not needs_model(agent) or find_default_model(agent.registry)[0]:
+    if not project.model or not needs_model(agent) or find_default_model(agent.registry):
         return False
     provider, _ = split_model(project.model, agent.registry)
     is_free = agent.model.connection is None and "provider" not in agent.model.model_fields_set

@@ -226,7 +226,7 @@ def _load_prompt(path: Path, prompt: object) -> PromptAgent | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PromptyWarning)
-            return load(file, allowed_roots=find_project(file).roots)
+            return load(file, allowed_roots=find_project(file).roots, missing_env="defer")
     except PromptyError:
         return None
 

@@ -149,7 +149,8 @@ def load_prompt_file(
     """Load a prompt, with the variables of its `.env` and the roots of its project, and override its model."""
     load_env(prompt=file)
     project = find_project(file)
-    agent = load(file, variant=variant, allowed_roots=(*(roots or ()), *project.roots))
+    folders = (*(roots or ()), *project.roots)
+    agent = load(file, variant=variant, allowed_roots=folders, missing_env="defer")
     return override_in_project(agent, project, model, options, provider=provider, api_type=api)
 
 

@@ -22,7 +22,6 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
 from prompty.pipeline.dotenv import load_env
-from prompty.pipeline.late import resolve_late
 from prompty.pipeline.load import load, loads, read_default_variant
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.variants import variants
@@ -49,8 +48,8 @@ class Prompt:
     def load(self) -> PromptAgent:
         """Return the agent. Raise LoadError if the prompt has mistakes."""
         if self._text is not None:
-            return loads(self._text, base_dir=os.curdir, allowed_roots=self._roots)
-        return load(self.file, variant=self.variant, allowed_roots=self._roots)
+            return loads(self._text, base_dir=os.curdir, allowed_roots=self._roots, missing_env="defer")
+        return load(self.file, variant=self.variant, allowed_roots=self._roots, missing_env="defer")
 
     def check(self) -> list[Problem]:
         """Return the problems of the prompt, or of the chosen variant."""
@@ -144,7 +143,7 @@ def explain_request(
 
 def _print_cache(agent: PromptAgent, *, as_json: bool) -> None:
     """Print the text that all requests begin with, its tokens, and whether the model caches that many."""
-    found = explain_cache(resolve_late(agent))
+    found = explain_cache(agent)
     texts, minimum = [mask_secrets(text) for text in found.texts], found.minimum
     if as_json:
         print_json({"texts": texts, "tokens": found.tokens, "minimum": minimum, "isCached": found.is_cached})

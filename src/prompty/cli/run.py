@@ -211,7 +211,7 @@ def _report_problems(found: Sequence[Problem], project: Project, *, overridden: 
     settled: Collection[str] = ()
     if overridden:
         settled = _MODEL_PROBLEMS
-    elif project.model or find_default_model(DEFAULT)[0]:
+    elif project.model or find_default_model(DEFAULT):
         settled = ("missing-model",)
     problems = [
         one for one in found if one.code not in (*settled, "env-missing", "version-1") and one.severity != "info"

@@ -7,29 +7,29 @@ file declares, and nothing of its parent's conversation.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from prompty.drivers import aio, sync
-from prompty.drivers.run import Invocation, Run, fallback_agents, open_run, open_run_async
-from prompty.errors import PromptyError, ToolError
+from prompty.drivers.run import Invocation, Run, open_run, open_run_async
+from prompty.errors import ToolError
 from prompty.loop.options import Listener
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json, ToolCall
 from prompty.model.paused import Paused
 from prompty.model.property import RICH_KINDS
-from prompty.model.provenance import Exposure
 from prompty.model.request import Function
 from prompty.model.tool import PromptyTool, ToolDefinition, fix_texts
+from prompty.model.trust import refuse_text
 from prompty.pipeline.load import load, read_agent
 from prompty.pipeline.validate import find_input_names
-from prompty.providers import PROVIDERS
-from prompty.providers.credentials import check_readers
+from prompty.providers import has_server
+from prompty.providers.credentials import check_missing
 from prompty.tools.calls import Metered
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import KindTool, find_readable, inherit_provenance, locate_file
+from prompty.tools.kinds import KindTool, locate_file
 from prompty.tools.toolbox import handlers_of
 from prompty.wire.structured import build_schema
 
@@ -42,18 +42,6 @@ class ChildKind:
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the inputs that a child uses. Its file is read without requiring environment variables."""
         return find_input_names(read_agent(_locate_child(tool, agent), agent.allowed_roots, agent.registry))
-
-    def find_told(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[Exposure]:
-        """Return the variables that a child's answers may tell: those that it names, and those that its tools tell."""
-        told, known, pending = list[Exposure](), set[Path | None](), [(tool, agent)]
-        while pending:
-            with suppress(PromptyError):  # it cannot run
-                child = _load_child(*pending.pop())
-                if child.path not in known:
-                    known.add(child.path)
-                    told += find_readable(child)
-                    pending += [(one, child) for one in child.tools if isinstance(one, PromptyTool)]
-        return told
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
         child = load_child(tool, agent)
@@ -91,29 +79,26 @@ class ChildKind:
 
 
 def load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
-    """Load the prompt of a tool. It may read the same files as its parent."""
-    child = _load_child(tool, agent)
-    _check_readers(child, agent)
+    """Load the prompt of a tool. It may read the same files as its parent, and is trusted like it.
+
+    The parent's model gets its description and its inputs, so its variables are checked here.
+    """
+    own = agent.trust
+    child = load(
+        _locate_child(tool, agent),
+        allowed_roots=agent.allowed_roots,
+        env_allowed=own.env_allowed,
+        missing_env="defer",
+        registry=agent.registry,
+    )
+    if has_server():
+        check_missing(child)
+        if refusal := refuse_text(child.trust):
+            raise ToolError(f"the tool '{tool.name}': {refusal.cause}", refusal.fix, refusal.command_fix)
+    trust = replace(child.trust, trusted=child.trust.trusted | own.trusted)
     # The model fills in the inputs of a child. They must not replace a fixed text.
-    child = child.model_copy(update={"tools": tuple([fix_texts(entry) for entry in child.tools])})
-    return inherit_provenance(child, agent, tool)
-
-
-def _load_child(tool: ToolDefinition, agent: PromptAgent) -> PromptAgent:
-    allowed, env_allowed = agent.allowed_roots, agent.provenance.env_allowed
-    path = _locate_child(tool, agent)
-    return load(path, allowed_roots=allowed, env_allowed=env_allowed, registry=agent.registry)
-
-
-def _check_readers(child: PromptAgent, parent: PromptAgent) -> None:
-    """Raise RequestError if the models that read a child's answers may not get the variables that it names (F14)."""
-    exposed = find_readable(child)
-    readers = cast(tuple[PromptAgent, ...], (*parent.provenance.readers, parent))
-    for reader in readers if exposed else ():
-        for agent in (reader, *fallback_agents(reader, None)):
-            providers = agent.registry[PROVIDERS]
-            if providers.has(agent.model.provider):
-                check_readers(agent, providers.get(agent.model.provider).hosts, exposed)
+    tools = tuple([fix_texts(entry) for entry in child.tools])
+    return child.model_copy(update={"tools": tools, "trust": trust})
 
 
 def _locate_child(tool: ToolDefinition, agent: PromptAgent) -> Path:

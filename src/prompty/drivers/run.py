@@ -43,10 +43,9 @@ from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, ToolCall, Usage, list_rows, user
 from prompty.model.paused import GatedCall, Paused
-from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.tool import runs_at_provider
+from prompty.model.trust import Trust
 from prompty.pipeline.caching import CacheUse, choose_cache_use
-from prompty.pipeline.late import open_fallback, resolve_late
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
 from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
@@ -54,11 +53,12 @@ from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
-from prompty.providers import Api
+from prompty.providers import Api, asks_server
+from prompty.providers.credentials import check_missing
 from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.registry import DEFAULT, Registry
-from prompty.safety import origins
 from prompty.safety.html import Row, to_text, write_table
+from prompty.safety.origins import parse_origin
 from prompty.safety.redaction import Redactor
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from prompty.wire.structured import cast, with_output_type
@@ -211,7 +211,7 @@ def load_agent(source: AgentOrPath, settings: Settings) -> PromptAgent:
     registry = settings.registry
     if not isinstance(source, PromptAgent):
         check_path(source, "the first argument", "a PromptAgent or the path of a .prompty file")
-        source = load(source, registry=registry or DEFAULT)
+        source = load(source, missing_env="defer", registry=registry or DEFAULT)
     elif registry is not None:
         source = source.model_copy(update={"registry": registry})
     if settings.model is None and not settings.options and source.model.id:
@@ -236,7 +236,6 @@ class Run:
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
-        agent = resolve_late(agent) if agent.provenance.unset else agent
         _check_settings(settings)
         if paused is not None:
             settings = _check_paused(paused, settings)
@@ -246,6 +245,8 @@ class Run:
             agent = with_output_type(agent, invocation.output_type)
         if settings.approval is not None:
             agent = _ask_for_provider_tools(agent, settings.approval)
+        if settings.fallbacks is not None:
+            agent = agent.model_copy(update={"trust": agent.trust.without(("fallbacks",))})
         self.agent: PromptAgent = agent
         self.settings: Settings = settings
         self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
@@ -253,6 +254,8 @@ class Run:
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         if not settings.provider_tools:
             refuse_provider_tools(self.agents)
+        if agent.trust.missing and asks_server(agent):
+            check_missing(agent)
         self._run_tools = invocation.operation == "turn"
         self._cache_use = _find_cache_use(agent, invocation)
         self._stream, self._output_type = invocation.stream, invocation.output_type
@@ -311,10 +314,7 @@ class Run:
                     session=host.session,
                 )
             offers_tools = bool(self.agent.tools or settings.tools)
-            targets = [
-                resolve_target(agent, is_async=is_async, offers_tools=offers_tools, is_fallback=index > 0)
-                for index, agent in enumerate(self.agents)
-            ]
+            targets = [resolve_target(agent, is_async=is_async, offers_tools=offers_tools) for agent in self.agents]
         if spans:
             spans.attach(self.agents, targets, tools.tools if tools else {})
         return driver(
@@ -534,30 +534,30 @@ def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list
     entries = agent.metadata.get("fallbacks") if option is None else option
     if entries is None or not isinstance(entries, Sequence) or isinstance(entries, str):
         return []
-    # The host's word is not checked against its endpoints, the file's is.
     if option is None:
-        opened = [(agent, entry) for entry in entries]
-        if agent.provenance.unset:
-            opened = [open_fallback(agent, entry, index) for index, entry in enumerate(entries)]
-        return [resolve_late(_with_model(own, entry, own.provenance, origins.TextOrigin.FILE)) for own, entry in opened]
-    return [_with_model(agent, entry, HOST_BUILT, origins.TextOrigin.ENVIRONMENT) for entry in entries]
+        own = [agent.model_copy(update={"trust": agent.trust.for_fallback(index)}) for index in range(len(entries))]
+        return [_with_model(one, entry, one.trust) for one, entry in zip(own, entries, strict=True)]
+    trust = agent.trust.without(("model",), ("fallbacks",))
+    return [_with_model(agent.model_copy(update={"trust": trust}), entry) for entry in entries]
 
 
-def _with_model(agent: PromptAgent, entry: object, provenance: Provenance, named_by: origins.TextOrigin) -> PromptAgent:
-    if isinstance(entry, PromptAgent):
-        entry = resolve_late(entry)
-        exposed = (*entry.provenance.exposed, *agent.provenance.exposed)
-        return agent.model_copy(update={"model": entry.model, "provenance": replace(entry.provenance, exposed=exposed)})
+def _with_model(agent: PromptAgent, entry: object, trust: Trust | None = None) -> PromptAgent:
+    """Return the agent with another model. Without `trust`, the program names it, and trusts its endpoint."""
     if isinstance(entry, str):
-        return override_model(agent, entry, named_by=named_by)
+        return override_model(agent, entry)
+    if isinstance(entry, PromptAgent) and entry.trust.from_file:
+        return agent.model_copy(update={"model": entry.model, "trust": agent.trust.with_model(entry.trust)})
     try:
-        model = PromptAgent.model_validate({"model": entry}).model
+        model = entry.model if isinstance(entry, PromptAgent) else PromptAgent.model_validate({"model": entry}).model
     except ValidationError as error:
         raise RequestError(
             f"a fallback model cannot be read: {error.errors()[0]['msg']}",
             "Write an id, or a mapping as under `model:`.",
         ) from None
-    return agent.model_copy(update={"model": model, "provenance": provenance})
+    if trust is None:
+        origin = parse_origin(getattr(model.connection, "endpoint", None) or "")
+        trust = replace(agent.trust, trusted=agent.trust.trusted | ({origin} if origin else set()))
+    return agent.model_copy(update={"model": model, "trust": trust})
 
 
 def result_maker(
@@ -616,7 +616,7 @@ def summarizer(
     """Return the function that sums up dropped messages: the host's, or one that starts its .prompty file."""
     if context is None or context.summary is None or callable(context.summary):
         return context.summary if context and callable(context.summary) else None
-    agent = load(context.summary, registry=registry).model_copy(
+    agent = load(context.summary, missing_env="defer", registry=registry).model_copy(
         update={"tools": (), "outputs": ()}
     )  # the result is text
     return lambda messages, characters: start(_summary_invocation(agent, messages, characters))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 from prompty.drivers.span_attributes import begin_call_span, record_reply
@@ -13,7 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.request import Function, WireRequest
-from prompty.pipeline.late import resolve_late
+from prompty.model.trust import refuse_text
 from prompty.pipeline.request import build_request, extract_result, list_offered_functions
 from prompty.providers import (
     EXECUTORS,
@@ -27,6 +26,7 @@ from prompty.providers import (
     Provider,
     Transport,
 )
+from prompty.providers.credentials import check_missing
 from prompty.providers.endpoint import append_path, find_server_name
 from prompty.providers.fitting import find_refusals, fit_agent
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, get_base_url
@@ -45,14 +45,12 @@ class HttpTarget:
         *,
         is_async: bool,
         offers_tools: bool | None = None,
-        is_fallback: bool = False,
     ) -> None:
         self.agent = agent
         self.provider = provider
         self.api: Api = provider.api_for(agent, offers_tools=offers_tools)
         connect = provider.transport_async_for if is_async else provider.transport_for
-        waits = is_fallback and agent.provenance.unset
-        self.transport: Any = _LateTransport(partial(connect, agent)) if waits else connect(agent)
+        self.transport: Any = connect(agent)
         self._is_async = is_async
 
     @property
@@ -90,38 +88,16 @@ class HttpTarget:
         return masked
 
 
-class _LateTransport:
-    """The transport of a fallback, connected by its first request: until then its variables need not be set."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-        self._inner: Any = None
-
-    @property
-    def url(self) -> str:
-        return get_base_url(self._inner)
-
-    def masked(self, text: str) -> str:
-        masked: str = getattr(self._inner, "masked", mask_secrets)(text)
-        return masked
-
-    def send(self, request: WireRequest, /) -> Any:
-        return self._open().send(request)
-
-    def stream(self, request: WireRequest, /) -> Any:
-        return self._open().stream(request)
-
-    def _open(self) -> Any:
-        self._inner = self._inner or self._connect()
-        return self._inner
-
-
 class PairTarget:
     """An executor and a processor of the host as a model."""
 
     url = ""
 
     def __init__(self, agent: PromptAgent, pair: Pair) -> None:
+        if not isinstance(pair.executor, ProviderExecutor):  # which asks when it connects
+            check_missing(agent)
+            if refusal := refuse_text(agent.trust):
+                raise refusal.as_error()
         self.agent = agent
         self.pair = pair
         self.api: Api = PAIR_API
@@ -195,14 +171,12 @@ def locate_error(error: ModelError, target: Target, api: Api) -> None:
         error.url = target.describe_url(api)
 
 
-def resolve_target(
-    agent: PromptAgent, *, is_async: bool, offers_tools: bool | None = None, is_fallback: bool = False
-) -> Target:
+def resolve_target(agent: PromptAgent, *, is_async: bool, offers_tools: bool | None = None) -> Target:
     """Return the model that answers an agent's prompt."""
     resolved = resolve_provider(agent)
     if isinstance(resolved, Pair):
         return PairTarget(agent, resolved)
-    return HttpTarget(agent, resolved, is_async=is_async, offers_tools=offers_tools, is_fallback=is_fallback)
+    return HttpTarget(agent, resolved, is_async=is_async, offers_tools=offers_tools)
 
 
 def resolve_api(agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
@@ -241,7 +215,6 @@ class ProviderExecutor:
         self._functions = functions
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        agent = resolve_late(agent)
         provider = agent.registry[PROVIDERS].get(agent.model.provider)
         offers_tools = bool(agent.tools or self._functions)
         target = HttpTarget(agent, provider, is_async=False, offers_tools=offers_tools)
@@ -250,7 +223,6 @@ class ProviderExecutor:
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        agent = resolve_late(agent)
         provider = agent.registry[PROVIDERS].get(agent.model.provider)
         offers_tools = bool(agent.tools or self._functions)
         target = HttpTarget(agent, provider, is_async=True, offers_tools=offers_tools)

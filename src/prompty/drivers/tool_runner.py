@@ -15,13 +15,12 @@ from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
-from prompty.model.tool import OpenApiTool, PromptyTool, runs_at_provider
+from prompty.model.tool import PromptyTool, runs_at_provider
+from prompty.model.trust import explain_missing
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
-from prompty.providers import has_live_transport, has_substitute
 from prompty.safety.redaction import masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import check_tool_variables
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
 
 logger: Logger = getLogger("prompty")
@@ -69,15 +68,7 @@ class ToolRunner:
         return self.describe()
 
     async def find_kinds(self, *, is_async: bool) -> None:
-        if self._agent.provenance.unset and has_live_transport() and not has_substitute():
-            self._check_variables()
         self.tools |= await kind_tools(self._agent, self.tools.keys(), sync=not is_async)
-
-    def _check_variables(self) -> None:
-        """Raise ToolError for a variable that a service needs, rather than tell the model (F15)."""
-        for tool in self._agent.tools:
-            if isinstance(tool, OpenApiTool):
-                check_tool_variables(self._agent, tool)
 
     def describe(self) -> tuple[OfferedTool, ...]:
         """Return the tools that are functions."""
@@ -122,6 +113,8 @@ class ToolRunner:
 
     def prepare(self, planned: PlannedCall) -> Callable[[], object]:
         """Return a handler's call with all its arguments. Raise NotRun if they are invalid."""
+        if missing := [use for use in self._agent.trust.missing if use.keys[:2] == ("tools", planned.call.name)]:
+            raise NotRun(explain_missing(missing)[0])
         context = ToolContext(
             run_id=self._run_id,
             call_id=planned.call.id,

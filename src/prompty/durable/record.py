@@ -21,7 +21,6 @@ from prompty.durable.performer import CallLimiter
 from prompty.durable.secrets import (
     Secrets,
     extract_secrets,
-    mark_unset,
     restore_origins,
     restore_secrets,
     store_origins,
@@ -200,9 +199,8 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     if secrets is not None:
         data = restore_secrets(data, record.secrets, bare, secrets)
     try:
-        provenance = restore_origins(record.origins, data, record.secrets)
-        mark_unset(record.origins, data)
-        return PromptAgent.model_validate({**data, "path": bare.path, "provenance": provenance})
+        trust = restore_origins(record.origins)
+        return PromptAgent.model_validate({**data, "path": bare.path, "trust": trust})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None

@@ -95,7 +95,6 @@ from prompty.model.event import Done, Event
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.paused import GatedCall, Paused
 from prompty.model.request import WireRequest
-from prompty.pipeline.late import resolve_late
 from prompty.pipeline.load import StrPath
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
@@ -217,7 +216,7 @@ async def _open(wanted: Json) -> Any:
 
 def _plan(record: Record, hooks: Any, stop: Stop | None) -> tuple[Plan, TurnState]:
     """Return the plan of a turn. It looks nothing up: variables that were not set are the concern of workers."""
-    bare = dataclasses.replace(record, origins={**record.origins, "unset": []})
+    bare = dataclasses.replace(record, origins={**record.origins, "missing": []})
     offers_tools = bool(record.agent.get("tools") or record.options.get("tools"))
     plan, state = stored_plan(bare, hooks, partial(resolve_api, offers_tools=offers_tools))
     if state.resumed is not None:
@@ -659,7 +658,7 @@ class TurnActivities:
         source, options, inputs = wanted["source"], wanted["options"], wanted["inputs"]
         chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
         loaded = PromptAgent.model_validate(source) if isinstance(source, dict) else source
-        agent = resolve_late(load_agent(loaded, chosen))
+        agent = load_agent(loaded, chosen)
         secrets = self._find_secrets(agent, inputs)
         options.setdefault("tools", list(handlers_of(self._host.tools)))
         run_id = wanted["run"] or token_hex(16)

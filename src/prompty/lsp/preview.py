@@ -25,7 +25,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Reply, Usage
 from prompty.model.property import Property
 from prompty.pipeline.load import load_unsaved
-from prompty.pipeline.references import References, VariableMissing
+from prompty.pipeline.references import References
 from prompty.pricing import get_pricer
 from prompty.registry import DEFAULT
 
@@ -74,17 +74,9 @@ def build_preview(
 
 
 def _load(path: Path, workspace: Workspace, roots: tuple[Path, ...]) -> PromptAgent:
-    """Load a file without the environment. A variable that a load needs stands for itself."""
-    env: dict[str, str] = {}
-    while True:
-        references = References(path.parent, roots, env, workspace.buffers, env_allowed=DEFAULT.env_allowed)
-        try:
-            return load_unsaved(path, references)
-        except LoadError:
-            missing = {error.name for _, error in references.failures if isinstance(error, VariableMissing)}
-            if not missing - env.keys():
-                raise
-            env |= {name: f"${{env:{name}}}" for name in missing}
+    """Load a file without the environment."""
+    references = References(path.parent, roots, {}, workspace.buffers, env_allowed=DEFAULT.env_allowed, defer=True)
+    return load_unsaved(path, references)
 
 
 def _read_case(path: Path, workspace: Workspace, name: str | None) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -13,12 +13,12 @@ from pydantic.json_schema import SkipJsonSchema
 
 from prompty.errors import WrongArgument
 from prompty.model.connection import Connection
-from prompty.model.definition import Definition, OrUnset
+from prompty.model.definition import Definition
 from prompty.model.property import Properties, Property
-from prompty.model.provenance import HOST_BUILT, Provenance
 from prompty.model.request import OutputSchema
 from prompty.model.tool import DeclaredTools, bind_inputs
-from prompty.registry import DEFAULT, Registry
+from prompty.model.trust import HOST_BUILT, Trust
+from prompty.registry import AGENT_PICKLER, DEFAULT, Registry, import_object
 from prompty.safety.html import to_text, write_table
 from prompty.safety.redaction import MASK, is_credential_name, leaves, mask_secrets, mask_url
 
@@ -70,24 +70,18 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 class ModelOptions(Definition):
     """Options of a model call. Options that a provider does not support are not sent."""
 
-    temperature: Annotated[float | None, OrUnset()] = Field(None, description="Sampling temperature, 0.0 to 2.0.")
-    max_output_tokens: Annotated[int | None, OrUnset()] = Field(
-        None, description="Maximum number of tokens in the completion."
-    )
-    top_p: Annotated[float | None, OrUnset()] = Field(None, description="Nucleus sampling threshold.")
-    top_k: Annotated[int | None, OrUnset()] = Field(None, description="Top-K sampling. Not every provider supports it.")
-    frequency_penalty: Annotated[float | None, OrUnset()] = Field(None, description="Frequency penalty, -2.0 to 2.0.")
-    presence_penalty: Annotated[float | None, OrUnset()] = Field(None, description="Presence penalty, -2.0 to 2.0.")
-    seed: Annotated[int | None, OrUnset()] = Field(None, description="Random seed for reproducible answers.")
-    stop_sequences: Annotated[tuple[str, ...] | None, OrUnset()] = Field(
-        None, description="Sequences that stop the generation."
-    )
-    reasoning_effort: Annotated[ReasoningEffort | None, OrUnset()] = Field(
+    temperature: float | None = Field(None, description="Sampling temperature, 0.0 to 2.0.")
+    max_output_tokens: int | None = Field(None, description="Maximum number of tokens in the completion.")
+    top_p: float | None = Field(None, description="Nucleus sampling threshold.")
+    top_k: int | None = Field(None, description="Top-K sampling. Not every provider supports it.")
+    frequency_penalty: float | None = Field(None, description="Frequency penalty, -2.0 to 2.0.")
+    presence_penalty: float | None = Field(None, description="Presence penalty, -2.0 to 2.0.")
+    seed: int | None = Field(None, description="Random seed for reproducible answers.")
+    stop_sequences: tuple[str, ...] | None = Field(None, description="Sequences that stop the generation.")
+    reasoning_effort: ReasoningEffort | None = Field(
         None, description="How much the model reasons: none, minimal, low, medium, high, xhigh or max."
     )
-    allow_multiple_tool_calls: Annotated[bool | None, OrUnset()] = Field(
-        None, description="Allow several tool calls in one reply."
-    )
+    allow_multiple_tool_calls: bool | None = Field(None, description="Allow several tool calls in one reply.")
     additional_properties: dict[str, Any] | None = Field(
         None, description="Options of a specific provider, passed through unchanged."
     )
@@ -176,7 +170,7 @@ class PromptAgent(Frontmatter):
     body_lines: SkipJsonSchema[InstanceOf[BodyLines] | None] = Field(None, exclude=True, repr=False)
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
-    provenance: SkipJsonSchema[InstanceOf[Provenance]] = Field(HOST_BUILT, exclude=True, repr=False)
+    trust: SkipJsonSchema[InstanceOf[Trust]] = Field(HOST_BUILT, exclude=True, repr=False)
 
     @model_validator(mode="after")
     def _bind_inputs(self) -> Self:
@@ -185,6 +179,10 @@ class PromptAgent(Frontmatter):
             declared = {entry.name for entry in self.inputs}
             self.__dict__["tools"] = tuple([bind_inputs(tool, declared) for tool in self.tools])
         return self
+
+    def __reduce__(self) -> Any:
+        """Let other processes read an agent that was pickled: its variables have the values that they have there."""
+        return import_object(AGENT_PICKLER)(self)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Yield the fields that distinguish agents. Print `agent.model_dump()` for the rest."""
@@ -253,16 +251,11 @@ def secrets_in(agent: PromptAgent) -> Iterator[str]:
     """Yield an agent's secrets.
 
     These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
-    looks like a credential. The text of an unresolved reference is not a secret.
+    looks like a credential.
     """
-    references = {entry.text for entry in agent.provenance.unset}
-    yield from (secret for secret in _list_secrets(agent, references) if secret not in references)
-
-
-def _list_secrets(agent: PromptAgent, references: Collection[str]) -> Iterator[str]:
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
-        yield from _credentials(getattr(tool, "connection", None), references)
+        yield from _credentials(getattr(tool, "connection", None))
     yield from _named_secrets(agent.metadata.get("fallbacks"))
     for tool in agent.tools:
         for binding in tool.bindings.values():
@@ -281,13 +274,11 @@ def _named_secrets(value: object) -> Iterator[str]:
             yield from _named_secrets(entry)
 
 
-def _credentials(connection: object, references: Collection[str]) -> Iterator[str]:
+def _credentials(connection: object) -> Iterator[str]:
     for field in ("api_key", "client_secret"):
         if secret := getattr(connection, field, None):
             yield secret.get_secret_value().strip()
     for url in (getattr(connection, field, None) or "" for field in ("endpoint", "token_url")):
-        if url in references:
-            continue
         for user in _URL_USER.findall(url):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
         for name, value in _URL_QUERY.findall(url):

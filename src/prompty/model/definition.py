@@ -1,11 +1,10 @@
 """Base class of the definitions in a .prompty file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema, core_schema
 
 from prompty.safety.redaction import MASK, is_credential_name, mask_secrets, mask_url
 
@@ -17,25 +16,6 @@ def _mask(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: MASK if is_credential_name(str(key)) else _mask(entry) for key, entry in value.items()}
     return [_mask(entry) for entry in value] if isinstance(value, list) else value
-
-
-class UnsetReference(str):
-    """The text of a reference to a variable that is not set, in place of its value (F15)."""
-
-    __slots__ = ()
-
-
-class OrUnset:
-    """Lets a field that is not text hold an `UnsetReference` until a call needs its value."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
-        written = core_schema.wrap_serializer_function_ser_schema(_keep_unset, schema=schema)
-        return core_schema.no_info_wrap_validator_function(_keep_unset, schema, serialization=written)
-
-
-def _keep_unset(value: Any, handler: Callable[[Any], Any]) -> Any:
-    return value if isinstance(value, UnsetReference) else handler(value)
 
 
 class Definition(BaseModel):

@@ -64,7 +64,7 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
     metadata = data.get("metadata")
     if unknown and (metadata is None or isinstance(metadata, dict)):
         data["metadata"] = {**unknown, **(metadata or {})}
-    data |= {"instructions": body, "path": path, "base_dir": references.base_dir, "provenance": references.provenance}
+    data |= {"instructions": body, "path": path, "base_dir": references.base_dir, "trust": references.build_trust(data)}
     if references.allowed_roots:
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:

@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, WrongArgument, check_path, nearest
 from prompty.model.agent import PromptAgent, secrets_in
-from prompty.model.provenance import Exposure, read_trusted
-from prompty.model.unset import Unset
+from prompty.model.trust import Use, read_trusted
 from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
@@ -29,9 +28,10 @@ from prompty.tracing.spans import begin
 if TYPE_CHECKING:
     from prompty.pipeline.version_1 import Reading
 
-_V = TypeVar("_V", Unset, Exposure)
+MissingEnv = Literal["raise", "defer"]
 
 __all__ = [
+    "MissingEnv",
     "StrPath",
     "load",
     "loads",
@@ -51,6 +51,7 @@ def load(
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
     env_allowed: Collection[str] = (),
+    missing_env: MissingEnv | None = None,
     registry: Registry = DEFAULT,
     allowed_file_roots: Sequence[StrPath] = (),
 ) -> PromptAgent:
@@ -59,7 +60,9 @@ def load(
     `pkg:package/answer.prompty` is a file in a Python package. `variant="claude"` merges `answer.claude.prompty` into
     it, and "" selects the file itself. If the prompt has variants, the default is the variable `PROMPTY_VARIANT`.
     `trusted_endpoints` may receive credentials and other values from the environment, even if only the file names them.
-    `env_allowed` are the names of variables whose values any endpoint may receive, except as a credential.
+    `env_allowed` are the names of variables whose values any endpoint may receive, except as a credential. A variable
+    that is not set is an error. With `missing_env="defer"`, its field is left out, and a call is an error; without this
+    argument, the variable `PROMPTY_MISSING_ENV` decides.
     `allowed_file_roots` is another runtime's name for `allowed_roots`, and deprecated.
     """
     if allowed_file_roots != ():
@@ -70,7 +73,18 @@ def load(
     _check_arguments("load", allowed_roots, env, trusted_endpoints, env_allowed, registry)
     with begin("load") as span:
         span.record("inputs", {"path": path} if span.live else None)
-        return _load(path, variant, allowed_roots, env, tuple(trusted_endpoints), frozenset(env_allowed), registry)
+        defer = _read_missing_env(missing_env, "load")
+        trusted, allowed = tuple(trusted_endpoints), frozenset(env_allowed)
+        return _load(path, variant, allowed_roots, env, trusted, allowed, defer, registry)
+
+
+def _read_missing_env(choice: MissingEnv | None, function: str) -> bool:
+    """Return True if variables may be missing: the program or `PROMPTY_MISSING_ENV` says so."""
+    name = "PROMPTY_MISSING_ENV" if choice is None else f"{function}(missing_env=…)"
+    found: object = os.environ.get(name, "raise") if choice is None else choice
+    if found not in ("raise", "defer"):
+        raise WrongArgument(name, found, "'raise' or 'defer'", "Write 'defer' to leave out what is missing.")
+    return found == "defer"
 
 
 def open_agent(agent_or_path: PromptAgent | StrPath, function: str) -> PromptAgent:
@@ -112,6 +126,7 @@ def _load(
     env: Mapping[str, str] | None,
     trusted_endpoints: tuple[str, ...],
     env_allowed: frozenset[str],
+    defer: bool,
     registry: Registry,
 ) -> PromptAgent:
     if not isinstance(path, str):
@@ -130,6 +145,7 @@ def _load(
         tuple([os.fspath(root) for root in allowed_roots]),
         trusted_endpoints,
         env_allowed,
+        defer,
     )
     if env is None and (cached := _get_cached(key)):
         return cached
@@ -139,7 +155,13 @@ def _load(
     file = Path(path).absolute()
     trusted = read_trusted(trusted_endpoints)
     references = References(
-        file.parent, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted, env_allowed=env_allowed
+        file.parent,
+        allowed_roots,
+        env,
+        dotenv=registry.dotenv,
+        trusted=trusted,
+        env_allowed=env_allowed,
+        defer=defer,
     )
     chosen = choose_file(file, name, variant, default, references)
     document = read_document(chosen, name if chosen is file else str(Path(name).with_name(chosen.name)), references)
@@ -195,6 +217,7 @@ def loads(
     env: Mapping[str, str] | None = None,
     trusted_endpoints: Sequence[str] = (),
     env_allowed: Collection[str] = (),
+    missing_env: MissingEnv | None = None,
     registry: Registry = DEFAULT,
 ) -> PromptAgent:
     """Load the text of a .prompty file. `${file:}` is relative to `base_dir`."""
@@ -214,7 +237,15 @@ def loads(
         base = Path(base_dir).absolute() if base_dir is not None else None
         trusted = read_trusted(tuple(trusted_endpoints))
         names = registry.env_allowed.union(env_allowed)
-        references = References(base, allowed_roots, env, dotenv=registry.dotenv, trusted=trusted, env_allowed=names)
+        references = References(
+            base,
+            allowed_roots,
+            env,
+            dotenv=registry.dotenv,
+            trusted=trusted,
+            env_allowed=names,
+            defer=_read_missing_env(missing_env, "loads"),
+        )
         return _load_text(text, references, registry)
 
 
@@ -238,34 +269,30 @@ def _build(document: Document, references: References, registry: Registry, path:
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
     agent = built.agent
-    if references.unset or references.carriers or (references.exposed and _names_endpoints(agent)):
-        agent = _place_variables(agent, frontmatter, document)
+    if agent.trust.uses or agent.trust.missing:
+        agent = _place_variables(agent, references, frontmatter, document)
     remember_secrets([*secrets_in(agent), *references.secrets])
     agent = _compose(agent, document, references, registry)
     return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
 
 
-def _names_endpoints(agent: PromptAgent) -> bool:
-    """Return True if values of the agent may go to endpoints that the file names."""
-    return bool(getattr(agent.model.connection, "endpoint", None) or agent.tools or "fallbacks" in agent.metadata)
+def _place_variables(
+    agent: PromptAgent, references: References, frontmatter: ParsedFrontmatter, document: Document
+) -> PromptAgent:
+    """Add the positions of variables for the error of a call."""
+    uses = _place(agent.trust.uses, references.uses, frontmatter, document)
+    missing = _place(agent.trust.missing, references.missing, frontmatter, document)
+    return agent.model_copy(update={"trust": replace(agent.trust, uses=uses, missing=missing)})
 
 
-def _place_variables(agent: PromptAgent, frontmatter: ParsedFrontmatter, document: Document) -> PromptAgent:
-    """Add the positions of variables that are not set, or that may not go to an endpoint, for the error of a call."""
-    own = agent.provenance
-    carriers = dict(zip(own.carriers, _place([*own.carriers.values()], frontmatter, document), strict=True))
-    unset, exposed = _place(own.unset, frontmatter, document), _place(own.exposed, frontmatter, document)
-    return agent.model_copy(update={"provenance": replace(own, unset=unset, exposed=exposed, carriers=carriers)})
-
-
-def _place(entries: Sequence[_V], frontmatter: ParsedFrontmatter, document: Document) -> tuple[_V, ...]:
-    placed: list[_V] = list(entries)
-    findings = [
-        frontmatter.source_map.locate(entry.keys, "env-missing", "", "") for entry in placed[: MAX_PROBLEMS + 1]
-    ]
-    for index, found in enumerate(document.source.problems(findings, document.parts.frontmatter_start)):
-        placed[index] = placed[index]._replace(place=found.place, key=found.key)
-    return tuple(placed)
+def _place(
+    uses: Sequence[Use], written: Sequence[Use], frontmatter: ParsedFrontmatter, document: Document
+) -> tuple[Use, ...]:
+    """Return uses with the positions of their keys in the file."""
+    findings = [frontmatter.source_map.locate(use.keys, "env-missing", "", "") for use in written[:MAX_PROBLEMS]]
+    found = document.source.problems(findings, document.parts.frontmatter_start)
+    placed = [use._replace(place=problem.place, key=problem.key) for use, problem in zip(uses, found, strict=False)]
+    return (*placed, *uses[MAX_PROBLEMS:])
 
 
 def _compose(agent: PromptAgent, document: Document, references: References, registry: Registry) -> PromptAgent:
@@ -283,7 +310,7 @@ def load_unsaved(file: Path, references: References, registry: Registry = DEFAUL
 
 def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry) -> PromptAgent:
     """Return the valid parts of a file's agent, without warnings: other stages report its problems."""
-    references = References(file.parent, allowed_roots, dotenv=registry.dotenv)
+    references = References(file.parent, allowed_roots, dotenv=registry.dotenv, defer=True)
     _, parts, frontmatter, base = read_document(file, str(file), references)
     body = parts.body
     if outdated := read_outdated(frontmatter, body, references, file.name):
@@ -334,7 +361,7 @@ def _find_file_fix(file: Path, name: str) -> str:
 _YOUNG_NANOSECONDS = 50_000_000
 _MAX_CACHED = 1024
 
-_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...], frozenset[str]]
+_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...], frozenset[str], bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,12 +10,13 @@ from pydantic import ValidationError
 from prompty.errors import RequestError, did_you_mean, nearest
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection
+from prompty.model.trust import FieldPath
 from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.facts import ACTS_AS
 from prompty.providers.profiles import PROFILES, Profile, get_profile
 from prompty.registry import Registry
-from prompty.safety.origins import TextOrigin, parse_origin
+from prompty.safety.origins import parse_origin
 
 _SHORTEST_PROVIDER = 4  # letters; a shorter name is near to many others
 _MAX_EDITS = 2
@@ -31,37 +31,39 @@ def override_model(
     *,
     provider: str | None = None,
     api_type: str | None = None,
-    named_by: TextOrigin = TextOrigin.ENVIRONMENT,
 ) -> PromptAgent:
     """Return the agent with the caller's model and model options.
 
     `model` is an id, or `provider:id` if the text before the first colon is a provider or a known server. If neither
     the caller nor the file names a model, it is PROMPTY_MODEL. The file's connection is not used for another provider,
     nor are `additionalProperties` if its request format differs. A known server is called at its own URL, with its own
-    key. `named_by` is the source of the choice.
+    key.
     """
     if model is None and provider is None and needs_model(agent):
-        model, named_by = find_default_model(agent.registry)
+        model = find_default_model(agent.registry)
     if model is not None and provider is None:
         provider, model = split_model(model, agent.registry)
     changes: dict[str, Any] = {"id": model, "api_type": api_type}
     changes = {name: value for name, value in changes.items() if value is not None}
-    provenance = agent.provenance
     if provider is not None:
         profile = None if _is_provider(provider, agent.registry) else get_profile(provider)
         changes["provider"] = profile.provider if profile else provider
         if profile:
             changes["connection"] = _connect_to(profile)
-            if provenance.from_file:
-                provenance = replace(provenance, endpoints={**provenance.endpoints, profile.base_url: named_by})
         elif provider != agent.model.provider:
             changes["connection"] = None
         if not _has_same_format(agent, changes["provider"]):
             changes["options"] = agent.model.options.model_copy(update={"additional_properties": None})
+    replaced: list[FieldPath] = [("model", name) for name in changes if name != "options"]
+    if "options" in changes:
+        replaced.append(("model", "options", "additional_properties"))
     if options:
         changes["options"] = override_options(changes.get("options", agent.model.options), options)
+        names = {field.alias: name for name, field in ModelOptions.model_fields.items()}
+        written = {names.get(name, name) for name in options} - {"additional_properties"}
+        replaced += [("model", "options", name) for name in written]
     chosen = agent.model.model_copy(update=changes)
-    updates: dict[str, Any] = {"model": chosen, "provenance": provenance}
+    updates: dict[str, Any] = {"model": chosen, "trust": agent.trust.without(*replaced)}
     if ("id" in changes or "provider" in changes) and ACTS_AS in agent.metadata:  # it was about the file's model
         updates["metadata"] = {name: value for name, value in agent.metadata.items() if name != ACTS_AS}
     return agent.model_copy(update=updates)
@@ -78,14 +80,14 @@ def _has_same_format(agent: PromptAgent, provider: str) -> bool:
 
 def needs_model(agent: PromptAgent) -> bool:
     """Return True if the file names no model and its provider needs one. A host's executor may choose its own."""
-    return not agent.model.id and not agent.registry[EXECUTORS].is_registered(agent.model.provider)
+    if agent.model.id or agent.trust.lacks("model", "id"):
+        return False
+    return not agent.registry[EXECUTORS].is_registered(agent.model.provider)
 
 
-def find_default_model(registry: Registry) -> tuple[str | None, TextOrigin]:
-    """Return PROMPTY_MODEL from the environment or a .env file, and its source."""
-    if model := os.environ.get(MODEL_VARIABLE):
-        return model, TextOrigin.ENVIRONMENT
-    return registry.dotenv.get(MODEL_VARIABLE) or None, TextOrigin.DOTENV
+def find_default_model(registry: Registry) -> str | None:
+    """Return PROMPTY_MODEL from the environment or a .env file."""
+    return os.environ.get(MODEL_VARIABLE) or registry.dotenv.get(MODEL_VARIABLE) or None
 
 
 def split_model(model: str, registry: Registry) -> tuple[str | None, str]:

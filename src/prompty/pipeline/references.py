@@ -6,37 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from prompty.model.definition import UnsetReference
-from prompty.model.provenance import Exposure, Provenance
-from prompty.model.unset import Unset
+from prompty.model.connection import infer_connection_kind
+from prompty.model.trust import FieldKind, FieldPath, Trust, Use, find_kind, is_address, normalize_keys
 from prompty.pipeline.files import Buffers, Identity, Unreadable, is_hidden, read_file
 from prompty.safety.json import read_json
-from prompty.safety.origins import Origin, TextOrigin, parse_origin
+from prompty.safety.origins import RESOURCE_HOSTS, Origin, TextOrigin, parse_origin
 from prompty.safety.redaction import is_credential_name
 from prompty.safety.yaml import YamlError, read_yaml
 
 StrPath = str | os.PathLike[str]
-_Keys = tuple[str | int, ...]
+_Keys = FieldPath
 _BRACE = re.compile(r"[{}]")
 _MAX_DEPTH = 16  # of references nested in defaults; each level is scanned again
 _CONTENT = "file:"  # the protocol of a file's content, which no reference can name
-_ENDPOINT_KEYS = frozenset({"endpoint", "tokenUrl", "token_url", "specification"})  # of a connection or a tool
 # Provider-specific fields in which a value from outside is a secret, regardless of the variable's name.
 _PRIVATE_KEYS = frozenset({"additionalProperties", "additional_properties"})
-_SENT_KEYS = frozenset({"name", "description", "model", "inputs", "outputs", "tools", "fallbacks"})
-_CREDENTIAL_KEYS = frozenset({"apiKey", "api_key", "clientSecret", "client_secret"})  # of a connection
-_UNRESTRICTED = Exposure("", TextOrigin.FILE, ())
+_ABSENT = object()  # in place of a value whose variable is not set
 
 
 @dataclass
 class References:
     """Resolver for one file. `variables`, `files` and `absent` files record the dependencies of the result, and
-    `failures` the unresolved references. Those in `unset` fail a call, but not the load (F15).
+    `failures` the unresolved references.
 
     `env` replaces the process's environment, and `dotenv` adds variables to it. `buffers` replace the texts of files.
-    The values of the variables in `env_allowed` may go anywhere, except for credentials.
+    With `defer`, a field whose variable is not set is left out, and the variable is in `missing`.
     """
 
     base_dir: Path | None
@@ -46,39 +41,36 @@ class References:
     dotenv: Mapping[str, str] = field(default_factory=dict)
     trusted: frozenset[Origin] = frozenset()
     env_allowed: frozenset[str] = frozenset()
+    defer: bool = False
     variables: dict[str, str | None] = field(default_factory=dict)
     files: dict[Path, Identity] = field(default_factory=dict)
     absent: set[Path] = field(default_factory=set)
     failures: list[tuple[_Keys, Unreadable]] = field(default_factory=list)
-    texts: dict[str, TextOrigin] = field(default_factory=dict)
-    endpoints: dict[str, TextOrigin] = field(default_factory=dict)
-    exposed: dict[tuple[object, ...], Exposure] = field(default_factory=dict)  # the first of each part of the file
-    carriers: dict[str, Exposure] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)
-    unset: list[Unset] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)
+    missing: list[Use] = field(default_factory=list)
 
     def resolve(self, value: object) -> object:
         """Return the data with every reference replaced. Failures are collected, so that one call reports them all."""
-        return self._walk(value, (), files=True)
+        resolved = self._walk(value, (), files=True)
+        return None if resolved is _ABSENT else resolved
 
-    def resolve_again(self, reference: Unset) -> object:
-        """Return the value of a reference that was not set before. If its variable is not set now, it is in `unset`."""
-        return self._resolve_text(reference.text, reference.keys, reference.reads_files)
+    def resolve_field(self, text: str, keys: FieldPath) -> object:
+        """Return the value of a field that is not searched for references otherwise."""
+        return self._resolve_text(text, keys, files=True)
 
-    @property
-    def provenance(self) -> Provenance:
-        """The sources of the resolved values."""
-        return Provenance(
-            self.texts,
-            self.endpoints,
-            self.carriers,
-            tuple(self.exposed.values()),
-            self.trusted,
-            unset=tuple(self.unset),
-            env=self.env,
-            env_allowed=self.env_allowed,
-            secrets=frozenset(self.secrets),
-        )
+    def build_trust(self, data: Mapping[str, object]) -> Trust:
+        """Return the variables of the resolved data."""
+        uses = [*self.uses, *self.missing]
+        if not uses:
+            return Trust(env_allowed=self.env_allowed, trusted=self.trusted)
+        tools = data.get("tools")
+        listed = tools.items() if isinstance(tools, dict) else enumerate(tools if isinstance(tools, list) else ())
+        entries = {key: entry for key, entry in listed if isinstance(entry, dict)}
+        names = {key: str(entry.get("name", key)) for key, entry in entries.items()}
+        kinds: dict[str | int, str] = {names[key]: str(entry.get("kind")) for key, entry in entries.items()}
+        found = [_complete(use, names, kinds) for use in uses]
+        return Trust(tuple(found[: len(self.uses)]), tuple(found[len(self.uses) :]), self.env_allowed, self.trusted)
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False inside an included file, which may refer to variables, but not to other files."""
@@ -90,9 +82,14 @@ class References:
             is_binding = len(keys) == 4 and keys[0] == "tools" and keys[2] == "bindings"
             return {"value": resolved} if is_binding and isinstance(resolved, str) else resolved
         if isinstance(value, dict):
-            return {key: self._walk(entry, (*keys, key), files=files) for key, entry in value.items()}
+            walked = ((key, self._walk(entry, (*keys, key), files=files)) for key, entry in value.items())
+            kept = {key: entry for key, entry in walked if entry is not _ABSENT}
+            if keys[-1:] == ("connection",) and len(kept) < len(value) and (kind := infer_connection_kind(value)):
+                kept["kind"] = kind  # that of the whole connection, not of what is left
+            return kept
         if isinstance(value, list):
-            return [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
+            entries = [self._walk(entry, (*keys, index), files=files) for index, entry in enumerate(value)]
+            return _ABSENT if _ABSENT in entries else entries
         return value
 
     def _resolve_text(self, value: str, keys: _Keys, files: bool) -> object:
@@ -101,36 +98,27 @@ class References:
         try:
             if files and len(pieces) == 1 and pieces[0].protocol == "file":
                 content = self._read_reference(pieces[0].body, keys)
-                if isinstance(content, str):
-                    self._record(keys, content, [_Read(content, TextOrigin.ENVIRONMENT)])
+                if isinstance(content, str) and is_private(keys):
+                    self.secrets.add(content)
                 return content
-            if files:  # before variables, which a call may set
+            if files:  # before variables, which may be missing
                 pieces = [self._read_piece(piece, keys) if piece.protocol == "file" else piece for piece in pieces]
-            text = "".join([self._resolve_piece(piece, keys, read) for piece in pieces])
+            text = "".join([self._resolve_piece(piece, read) for piece in pieces])
         except Unreadable as error:
-            unset = isinstance(error, VariableMissing) and Unset.create(keys, value, error.name, reads_files=files)
-            if unset:
-                self.unset.append(unset)
-                value = UnsetReference(value)
-            else:
-                self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
-            whole = len(pieces) == 1
-            names = [(piece.source, piece.body.partition(":")[0]) for piece in pieces if piece.protocol == "env"]
-            if names:  # `check` continues with unset variables
-                read = [_Read(text, TextOrigin.ENVIRONMENT, name, whole=whole, is_set=False) for text, name in names]
-                self._record(keys, value, read)
-                self.secrets -= {value, *(entry.text for entry in read)}
+            self.failures.append((keys, error.with_traceback(None)))  # the traceback would keep its frames alive
+            return value
+        if unset := [entry.name for entry in read if entry.text is None]:
+            self.missing += [Use(name, TextOrigin.ENVIRONMENT, keys, value, FieldKind.TEXT) for name in unset]
+            if self.defer and not _is_needed(keys):
+                return "" if "bindings" in keys[:3] else _ABSENT  # a binding stays: the model must not fill it in
+            self.failures += [(keys, VariableMissing(name)) for name in unset]
             return value
         if read:
-            self._record(keys, text, read)
+            self._record(keys, value, text, read)
         return text
 
-    def _resolve_piece(self, piece: "Piece", keys: _Keys, read: "list[_Read]", depth: int = 0) -> str:
-        if piece.protocol == "env":
-            return self._read_variable(piece.body, keys, read, depth)
-        if piece.protocol == _CONTENT:
-            read.append(_Read(piece.source, TextOrigin.ENVIRONMENT))
-        return piece.source
+    def _resolve_piece(self, piece: "Piece", read: "list[_Read]", depth: int = 0) -> str:
+        return self._read_variable(piece.body, read, depth) if piece.protocol == "env" else piece.source
 
     def _read_piece(self, piece: "Piece", keys: _Keys) -> "Piece":
         """Return the content of a file that a text includes."""
@@ -141,54 +129,29 @@ class References:
             raise Unreadable("file-structure", message, fix)
         return Piece(content, _CONTENT)
 
-    def _read_variable(self, body: str, keys: _Keys, read: "list[_Read]", depth: int) -> str:
+    def _read_variable(self, body: str, read: "list[_Read]", depth: int) -> str:
         name, colon, default = body.partition(":")
         value = self.variables[name] = (os.environ if self.env is None else self.env).get(name)
         source = TextOrigin.ENVIRONMENT
         if value is None and name in self.dotenv:
             value, source = self.dotenv[name], TextOrigin.DOTENV
         if value is not None:
-            read.append(_Read(value, source, name, whole=True))
+            read.append(_Read(name, value, source))
             return value
         if not colon:
-            fix = f"Set {name or 'it'}, or add a default: ${{env:{name or 'NAME'}:default}}."
-            raise VariableMissing(name, fix)
+            read.append(_Read(name, None, source))
+            return ""
         if depth == _MAX_DEPTH:
             message = f"more than {_MAX_DEPTH} references are nested in defaults"
             raise Unreadable("reference-depth", message, "Nest fewer defaults.")
-        inner: list[_Read] = []
-        pieces = split_references(default)
-        text = "".join([self._resolve_piece(piece, keys, inner, depth + 1) for piece in pieces])
-        read += [entry._replace(whole=False) for entry in inner]  # a default is part of the file
-        return text
+        return "".join([self._resolve_piece(piece, read, depth + 1) for piece in split_references(default)])
 
-    def _record(self, keys: _Keys, text: str, read: "Sequence[_Read]") -> None:
-        """Record the sources of a resolved text."""
-        is_secret = any(is_credential_name(entry.name or "") for entry in read)
-        if is_secret or is_private(keys):
-            self.secrets |= {text, *(entry.text for entry in read)}
-        name = _find_address(keys)
-        is_endpoint = name in _ENDPOINT_KEYS
-        if is_endpoint and read[0].whole and (text == read[0].text or _have_one_origin(text, read[0].text)):
-            self.endpoints[text] = read[0].source  # text around the reference can only add a path
-        if name not in _CREDENTIAL_KEYS:
-            read = [entry for entry in read if entry.name not in self.env_allowed]
-        if not read:
-            return
-        source = max(entry.source for entry in read)
-        self.texts[text] = max(source, self.texts.get(text, source))
-        if is_endpoint:
-            read = [entry for entry in read if not _is_host(entry.text, text)]
-        elif not _is_exposed(keys):
-            return
-        for entry in read:
-            if entry.name is None:
-                continue
-            exposure = Exposure(entry.name, entry.source, keys, entry.is_set)
-            if not is_endpoint:
-                self.exposed.setdefault((entry.name, keys[0], exposure.is_readable), exposure)
-            elif entry.source > self.carriers.get(text, _UNRESTRICTED).source:
-                self.carriers[text] = exposure
+    def _record(self, keys: _Keys, written: str, text: str, read: "Sequence[_Read]") -> None:
+        """Record the variables of a resolved text."""
+        if is_private(keys) or any(is_credential_name(entry.name) for entry in read):
+            self.secrets |= {text, *(entry.text or "" for entry in read)}
+        for name, value, source in read:
+            self.uses.append(Use(name, source, keys, written, FieldKind.TEXT, _is_whole_address(value or "", text)))
 
     def _read_reference(self, reference: str, keys: _Keys) -> object:
         data = self.read_data(reference)
@@ -239,20 +202,21 @@ class References:
 
 
 class _Read(NamedTuple):
-    """Text from outside the file, and its variable, or None for that of a file. `whole` is True if a reference is only
-    this text."""
+    """A variable, its value or None, and its source."""
 
-    text: str
+    name: str
+    text: str | None
     source: TextOrigin
-    name: str | None = None
-    whole: bool = False
-    is_set: bool = True
 
 
 class VariableMissing(Unreadable):
     """A variable without a default is not set."""
 
-    def __init__(self, name: str, fix: str) -> None:
+    def __init__(self, name: str) -> None:
+        fix = (
+            f"Set {name or 'it'}, or add a default: ${{env:{name or 'NAME'}:default}}. "
+            "To load the prompt without its variables, pass missing_env='defer'."
+        )
         super().__init__("env-missing", f"Environment variable '{name}' not set", fix)
         self.name = name
 
@@ -269,44 +233,36 @@ def is_private(keys: _Keys) -> bool:
     return keys[:1] + keys[2:3] == ("tools", "options")
 
 
-def _is_exposed(keys: _Keys) -> bool:
-    """Return True for a field that the model's server may get. Credentials, bound values and the connections of tools
-    are checked against their own endpoints."""
-    if not keys or (keys[0] not in _SENT_KEYS and keys[:2] != ("metadata", "fallbacks")):
-        return False
-    if keys[0] == "tools" and keys[2:3] in (("bindings",), ("connection",)):
-        return False
-    return _find_address(keys) not in _CREDENTIAL_KEYS
+# Fields without which a definition cannot be read.
+_NEEDED = {"tools": ("name", "kind", "path", "specification"), "inputs": ("name", "kind"), "outputs": ("name", "kind")}
 
 
-def _find_address(keys: _Keys) -> str:
-    """Return the name of a field of a connection, or of the address of a tool's document, else "". A default or an
-    option of that name is an ordinary value."""
-    match keys:
-        case ("model", "connection", str(name)) | ("tools" | "fallbacks", _, "connection", str(name)):
-            return name
-        case ("metadata", "fallbacks", _, "connection", str(name)) | ("tools", _, "specification" as name):
-            return name
-    return ""
-
-
-def _is_host(text: str, url: str) -> bool:
-    """Return True if a text is the whole origin of a URL, or its whole host: no other host gets to know it.
-
-    A reference at the start of a URL counts as its origin while its variable is not set.
-    """
-    if text.startswith("${") and url.startswith(text):
+def _is_needed(keys: _Keys) -> bool:
+    if keys[-2:] == ("connection", "kind"):
         return True
-    try:
-        host = urlsplit(url).netloc
-    except ValueError:
+    is_definition = len(keys) == 3 or keys[0] != "tools"
+    return is_definition and keys[-1] in _NEEDED.get(str(keys[0]), ()) if keys else True
+
+
+def _complete(use: Use, names: Mapping[str | int, str], kinds: Mapping[str | int, str]) -> Use:
+    """Return a use with the path of its field in the agent, and with its kind."""
+    keys = normalize_keys(use.keys, names)
+    address = use.is_address and is_address(keys)
+    kind = FieldKind.FREE if address else find_kind(keys, kinds)
+    return use._replace(keys=keys, kind=kind, is_address=address, key=".".join(map(str, use.keys)))
+
+
+def _is_whole_address(value: str, url: str) -> bool:
+    """Return True if a value is the whole origin of a URL, its whole host, or the name of an Azure resource: no other
+    host gets to know it."""
+    if value == url:
+        return True
+    origin, own = parse_origin(url), parse_origin(value)
+    if origin is None:
         return False
-    return text.lower() in (host.lower(), host.rpartition(":")[0].lower()) or _have_one_origin(text, url)
-
-
-def _have_one_origin(first: str, second: str) -> bool:
-    origin = parse_origin(first)
-    return origin is not None and origin == parse_origin(second)
+    resources = [origin.host.removesuffix(host[1:]) for host in RESOURCE_HOSTS]
+    hosts = (origin.host, f"{origin.host}:{origin.port}", *(name for name in resources if "." not in name))
+    return (own == origin and url.startswith(value)) or value.lower() in hosts
 
 
 class Piece(NamedTuple):

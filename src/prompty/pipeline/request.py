@@ -5,20 +5,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from shlex import quote
 
-from pydantic import SecretStr
-
 from prompty.errors import InvalidMessage, PromptyWarning, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, parse_messages
-from prompty.model.provenance import Exposure
 from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool, McpTool, runs_at_provider
+from prompty.model.trust import FieldKind, refuse_credential
 from prompty.pipeline.history import normalize_history
-from prompty.providers import PROVIDERS, Api, RequestPreview
-from prompty.providers.credentials import check_header, find_endpoint_refusal
+from prompty.providers import PROVIDERS, Api, RequestPreview, has_server
+from prompty.providers.credentials import check_header, find_target
 from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
-from prompty.tools.kinds import check_function_name, check_tool_destination, check_tool_variables, project_tools
+from prompty.tools.kinds import check_function_name, check_tool_target, project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.tracing.spans import begin
 from prompty.wire.structured import build_function, parse_structured
@@ -37,7 +35,8 @@ def build_request(
     timeout: float | None = None,
 ) -> WireRequest:
     """Return the request for one call to a model, with a repaired history (L1, L7)."""
-    if not agent.model.id and api.path:  # a host's executor may choose its own model
+    is_named = agent.model.id or agent.trust.lacks("model", "id")
+    if not is_named and api.path:  # a host's executor may choose its own model
         others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
         raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
     offered = list_functions(agent) if functions is None else functions
@@ -71,29 +70,22 @@ def _add_file_headers(agent: PromptAgent, headers: Mapping[str, str]) -> Mapping
 
 
 def check_hosted_servers(agent: PromptAgent) -> None:
-    """Raise ToolError if the provider would send a key to an MCP server that may not get it, or RequestError if the
-    model's endpoint may not get it: the request has it (F14)."""
+    """Raise an error if the provider would send a key to an MCP server that may not get it, or if the model's endpoint
+    may not get it: the request has it."""
     for tool in agent.tools:
-        if not isinstance(tool, McpTool) or tool.execution != "provider":
+        if not isinstance(tool, McpTool) or tool.execution != "provider" or not has_server():
             continue
-        check_tool_variables(agent, tool)
-        endpoint = getattr(tool.connection, "endpoint", None)
-        key = getattr(tool.connection, "api_key", None)
-        headers = getattr(tool.connection, "headers", None) or {}
-        for secret in (key, *map(SecretStr, headers.values())):
-            check_tool_destination(agent, tool, secret, endpoint)
-            if secret and agent.provenance.from_file:
-                _check_key_of_server(agent, tool, secret)
-
-
-def _check_key_of_server(agent: PromptAgent, tool: McpTool, secret: SecretStr) -> None:
-    source = agent.provenance.get_source(secret.get_secret_value())
-    hosts = agent.registry[PROVIDERS].get(agent.model.provider).hosts
-    if not source or hosts is None:  # written in the file, or nothing is sent
-        return
-    if refusal := find_endpoint_refusal(agent, hosts, [Exposure("", source, ("tools", tool.name, "connection"))]):
-        cause = f"the tool '{tool.name}': its key would also go to the model's endpoint, which only the file names"
-        raise RequestError(cause, refusal.fix)
+        check_tool_target(agent, tool, getattr(tool.connection, "endpoint", None))
+        hosts = agent.registry[PROVIDERS].get(agent.model.provider).hosts
+        target = find_target(agent, hosts or ())
+        if hosts is None or not target.endpoint:
+            continue
+        for use in agent.trust.find("tools", tool.name, "connection"):
+            if use.kind in (FieldKind.CREDENTIAL, FieldKind.HEADER) and (
+                refusal := refuse_credential(use.variable, use.source, target)
+            ):
+                cause = f"the tool '{tool.name}': its key would also go to the model's endpoint: {refusal.cause}"
+                raise RequestError(cause, refusal.fix)
 
 
 _warned: set[tuple[str, str, str]] = set()

@@ -17,7 +17,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, WireRequest, WrittenTool
 from prompty.model.tool import ToolDefinition, runs_at_provider
-from prompty.providers.credentials import check_endpoint, check_variables, unusable_connection
+from prompty.providers.credentials import check_trust, unusable_connection
 from prompty.providers.endpoint import Endpoint, append_path
 from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
 from prompty.providers.profiles import Profile, find_profile
@@ -122,9 +122,15 @@ def has_live_transport() -> bool:
     return not interceptors or interceptors[-1].is_live
 
 
-def has_substitute() -> bool:
-    """Return True if a substitute such as a `Script` answers in this context."""
-    return bool(_substitutes.get())
+def has_server() -> bool:
+    """Return False if a substitute such as a `Script`, or a recording, answers in this context."""
+    return not _substitutes.get() and has_live_transport()
+
+
+def asks_server(agent: PromptAgent) -> bool:
+    """Return True if calls of an agent's model leave the process."""
+    providers, key = agent.registry[PROVIDERS], agent.model.provider
+    return has_server() and not (providers.has(key) and providers.get(key).hosts is None)
 
 
 # Call ids that an API accepts: by default any text.
@@ -243,14 +249,12 @@ class Provider:
         return interceptors[-1].transport_async(self, agent) if interceptors else self.connect_async(agent)
 
     def connect(self, agent: PromptAgent) -> Transport:
-        """Return the transport of an agent, or that of the innermost substitute. Raise RequestError if a
-        variable of its model is not set, or if its credential may not go to its endpoint."""
+        """Return the transport of an agent, or that of the innermost substitute. Raise RequestError if a variable is
+        not set, or would go where it may not."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport()
         self.check_connection(agent)
-        if agent.provenance.unset:
-            check_variables(agent, self.hosts)
-        check_endpoint(agent, self.hosts)
+        check_trust(agent, self.hosts)
         return self.transport(agent)
 
     def connect_async(self, agent: PromptAgent) -> AsyncTransport:
@@ -258,9 +262,7 @@ class Provider:
         if substitutes := _substitutes.get():
             return substitutes[-1].transport_async()
         self.check_connection(agent)
-        if agent.provenance.unset:
-            check_variables(agent, self.hosts)
-        check_endpoint(agent, self.hosts)
+        check_trust(agent, self.hosts)
         return self.transport_async(agent)
 
     def check_connection(self, agent: PromptAgent) -> None:

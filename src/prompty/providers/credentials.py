@@ -1,12 +1,11 @@
-"""Credentials: find the key for a prompt's connection (F11), and refuse to send it where it may not go (F14).
+"""Credentials: find the key for a prompt's connection, and refuse to send it where it may not go.
 
-A key comes from the file, the environment, a `.env` file or the key store. An endpoint that only a file names gets no
-credential and no other value of the environment or the machine, unless the host allows it. This is checked for every
-call, before a client exists.
+A key comes from the file, the environment, a `.env` file or the key store. `model.trust` has the rule, which is asked
+for every call, before a client exists.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
@@ -15,13 +14,22 @@ from pydantic import SecretStr
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
-from prompty.model.provenance import Exposure, Refusal, read_trusted
-from prompty.model.unset import MODEL, explain_unset, list_unset
+from prompty.model.trust import (
+    FieldKind,
+    Refusal,
+    Target,
+    Use,
+    explain_missing,
+    find_trusted,
+    refuse_address,
+    refuse_choices,
+    refuse_connection,
+    refuse_credential,
+    refuse_text,
+)
 from prompty.providers.aws import AwsSignature, find_signature
-from prompty.providers.profiles import find_key_variables
+from prompty.providers.profiles import find_key_variables, find_own_prefixes
 from prompty.safety.origins import TRUST_VARIABLE, TextOrigin, parse_origin
-
-_MAX_ROUTES = 64  # of one agent, whose copies may have connections of their own
 
 
 class Credential(Protocol):
@@ -86,7 +94,8 @@ def find_access(agent: PromptAgent, variables: Variables, hosts: tuple[str, ...]
             if not endpoint:
                 return Access(url, secret, _read_headers(variables))
             is_own = written is not None or _get_variable(variables.key, url) == variables.key
-            takes_headers = is_own and _takes_environment(agent, endpoint, hosts)
+            source, target = TextOrigin.ENVIRONMENT, find_target(agent, hosts)
+            takes_headers = is_own and refuse_credential(variables.key, source, target, is_named=False) is None
             return Access(endpoint, secret, _read_headers(variables) if takes_headers else ())
         case AnonymousConnection(endpoint=endpoint):
             return Access(get_required_endpoint(endpoint), None)
@@ -96,7 +105,8 @@ def find_access(agent: PromptAgent, variables: Variables, hosts: tuple[str, ...]
 
 def _get_base_url(agent: PromptAgent, variables: Variables) -> str:
     named = os.environ.get(variables.base_url)
-    check_environment_url(agent, named)
+    if named:
+        check_environment_url(agent, variables.base_url, named)
     return named or variables.default_url
 
 
@@ -138,9 +148,10 @@ def _find_key(agent: PromptAgent, variable: str, url: str, hosts: tuple[str, ...
     key, source = os.environ.get(variable), TextOrigin.ENVIRONMENT
     if not key and (key := agent.registry.dotenv.get(variable)):
         source = TextOrigin.DOTENV
-    key = key or load_key_store().find_stored_key(variable)
+    if not key and (key := load_key_store().find_stored_key(variable)):
+        source = TextOrigin.MACHINE
     is_unasked = url == getattr(agent.model.connection, "endpoint", None) and variable not in find_key_variables(url)
-    if key and is_unasked and (refusal := find_implicit_refusal(agent, source, url, hosts)):
+    if key and is_unasked and (refusal := find_implicit_refusal(agent, variable, source, hosts)):
         _refuse(agent, refusal)
     return key
 
@@ -184,132 +195,83 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
     )
 
 
-# Refuse a call without its variables (F15), and an endpoint (F14).
+# Refuse a call without its variables, and values where they may not go.
 
 
-def check_variables(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
-    """Raise RequestError if a call of the agent's model needs a variable that is not set. `hosts` are as below."""
-    unset = agent.provenance.unset
-    if unset and hosts is not None and (needed := list_unset(unset, MODEL, agent.model)):
-        raise RequestError(*explain_unset(needed))
-
-
-def check_endpoint(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
-    """Raise RequestError if a call would send a credential, or another value of a variable, where it may not go.
+def check_trust(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
+    """Raise RequestError if a call of the agent's model lacks a variable, or would send one where it may not go.
 
     `hosts` are the provider's own, or None if it sends nothing.
     """
-    if not agent.provenance.from_file or hosts is None or _is_known_route(agent, hosts):
+    if not agent.trust.from_file or hosts is None:
         return
-    if refusal := find_endpoint_refusal(agent, hosts, [one for one in agent.provenance.exposed if one.is_set]):
+    check_missing(agent)
+    if refusal := find_refusal(agent, hosts):
         _refuse(agent, refusal)
 
 
-def find_endpoint_refusal(
-    agent: PromptAgent, hosts: tuple[str, ...], exposed: Iterable[Exposure] | None = None
-) -> Refusal | None:
-    """Return why a call of the agent's model is refused, or None. It would send the variables in `exposed`, by default
-    all that the agent names."""
-    connection, provenance = agent.model.connection, agent.provenance
+def check_missing(agent: PromptAgent) -> None:
+    """Raise RequestError if a variable of the agent is not set."""
+    if agent.trust.missing:
+        raise RequestError(*explain_missing(agent.trust.missing))
+
+
+def find_refusal(agent: PromptAgent, hosts: tuple[str, ...]) -> Refusal | None:
+    """Return why a call of the agent's model is refused, or None."""
+    trust, connection = agent.trust, agent.model.connection
+    if refusal := refuse_text(trust):
+        return refusal
     if not isinstance(connection, ApiKeyConnection | AnonymousConnection | FoundryConnection):
-        return None  # the host registered it, or the environment names it
-    endpoint = connection.endpoint
-    if not endpoint:
-        return None
-    key: SecretStr | None = getattr(connection, "api_key", None)
-    credential = provenance.get_source(key.get_secret_value()) if key else None
+        return None  # the program registered it, or the environment names it
+    written = getattr(connection, "api_key", None) is not None and not trust.find("model", "connection", "api_key")
+    is_own = isinstance(connection, ApiKeyConnection) and connection.api_key is None
+    if not connection.endpoint:
+        return refuse_choices(trust, ("model",)) if written else None
+    target = find_target(agent, hosts)
+    if refusal := refuse_address(target):
+        return refusal._replace(cause=f"`model.connection`: {refusal.cause}")
     if isinstance(connection, FoundryConnection):
-        credential = TextOrigin.MACHINE
-    allowed = read_trusted(agent.registry.trusted_endpoints)
-    if all(provenance.may_always_send(one, endpoint, hosts, allowed) for one in (credential, TextOrigin.ENVIRONMENT)):
-        _keep_route(agent, hosts)
-        return None
-    refusal = provenance.refuse(credential, endpoint, hosts, allowed)
-    if refusal is None:
-        carried = provenance.carriers.get(endpoint)
-        sent = [*(provenance.exposed if exposed is None else exposed), *([carried] if carried else ())]
-        refusal = provenance.refuse_exposed(sent, endpoint, hosts, allowed)
-    return None if refusal and _uses_own_key(agent, connection, endpoint) else refusal
+        is_own = True
+        if refusal := refuse_credential(None, TextOrigin.MACHINE, target):
+            return refusal._replace(cause=f"`model.connection`: {refusal.cause}")
+    return refuse_connection(trust, ("model",), target, is_own=False if written else is_own or None)
 
 
-def _uses_own_key(agent: PromptAgent, connection: object, endpoint: str) -> bool:
-    """Return True if the key is the value of the variable that holds the keys of this very server, or will be.
-
-    It then belongs to the caller's account at a known server.
-    """
-    if not isinstance(connection, ApiKeyConnection) or not (names := find_key_variables(endpoint)):
-        return False
-    if connection.api_key is None:
-        return True
-    value, dotenv = connection.api_key.get_secret_value(), agent.registry.dotenv
-    return any(value == (os.environ.get(name) or dotenv.get(name)) for name in names)
+def find_target(agent: PromptAgent, hosts: tuple[str, ...]) -> Target:
+    """Return the server of an agent's connection, and who names it."""
+    endpoint = str(getattr(agent.model.connection, "endpoint", None) or "")
+    address = next((use for use in agent.trust.find("model", "connection", "endpoint") if use.is_address), None)
+    trusted = find_trusted(agent.trust, agent.registry.trusted_endpoints)
+    return Target(endpoint, address, hosts, find_own_prefixes(endpoint), trusted)
 
 
-def check_readers(agent: PromptAgent, hosts: tuple[str, ...] | None, exposed: Iterable[Exposure]) -> None:
-    """Raise RequestError if the agent's model may not get variables of a prompt whose answers it reads."""
-    if hosts is not None and agent.provenance.from_file and (refusal := find_endpoint_refusal(agent, hosts, exposed)):
-        _refuse(agent, refusal)
-
-
-def _takes_environment(agent: PromptAgent, endpoint: str, hosts: tuple[str, ...]) -> bool:
-    """Return True if headers that an SDK reads from the environment may go to an endpoint."""
-    if _is_known_route(agent, hosts):
-        return True
-    allowed = read_trusted(agent.registry.trusted_endpoints)
-    return agent.provenance.may_send(TextOrigin.ENVIRONMENT, endpoint, hosts, allowed)
-
-
-def _is_known_route(agent: PromptAgent, hosts: tuple[str, ...]) -> bool:
-    connection = agent.model.connection
-    route = agent.provenance.routes.get(id(connection))
-    return (
-        route is not None
-        and route[0] is connection
-        and route[1] is hosts
-        and route[2] is agent.registry.trusted_endpoints
-    )
-
-
-def _keep_route(agent: PromptAgent, hosts: tuple[str, ...]) -> None:
-    """Remember that a connection may get credentials of the environment. It is held, so that its id stays its own."""
-    routes = agent.provenance.routes
-    if len(routes) >= _MAX_ROUTES:
-        routes.clear()
-    connection = agent.model.connection
-    routes[id(connection)] = (connection, hosts, agent.registry.trusted_endpoints)
-
-
-def check_environment_url(agent: PromptAgent, url: str | None) -> None:
-    """Raise RequestError if the environment names a base URL without https that the host does not list."""
-    if not url or not agent.provenance.from_file:
+def check_environment_url(agent: PromptAgent, variable: str, url: str) -> None:
+    """Raise RequestError if the environment names a base URL without https that the host does not list, or if the keys
+    of the connection do not belong to it."""
+    if not agent.trust.from_file:
         return
-    refusal = agent.provenance.refuse(None, url, (), read_trusted(agent.registry.trusted_endpoints))
+    address = Use(variable, TextOrigin.ENVIRONMENT, (), "", FieldKind.FREE, is_address=True)
+    target = Target(url, address, trusted=find_trusted(agent.trust, agent.registry.trusted_endpoints))
+    refusal = refuse_address(target) or refuse_connection(agent.trust, ("model",), target, is_own=None)
     if refusal:
-        raise RequestError(refusal.cause, refusal.fix)
+        raise RequestError(refusal.cause, refusal.fix, refusal.command_fix)
 
 
 def find_implicit_refusal(
-    agent: PromptAgent, source: TextOrigin, endpoint: str, hosts: tuple[str, ...]
+    agent: PromptAgent, variable: str, source: TextOrigin, hosts: tuple[str, ...]
 ) -> Refusal | None:
-    """Return why a key that the file does not name may not go to the endpoint that it names, or None.
-
-    The rule is that of other credentials, except that a server on this machine gets no key unasked: most need none.
-    """
-    provenance, allowed = agent.provenance, read_trusted(agent.registry.trusted_endpoints)
-    refusal = provenance.refuse(source, endpoint, hosts, allowed)
-    origin = parse_origin(endpoint)
-    if origin is None or not provenance.from_file or (refusal and origin.scheme == "http"):
+    """Return why a key that the file does not name may not go to the endpoint that it names, or None."""
+    target = find_target(agent, hosts)
+    if not agent.trust.from_file or not (refusal := refuse_credential(variable, source, target, is_named=False)):
+        return None
+    origin = parse_origin(target.endpoint)
+    if origin is None or (origin.scheme == "http" and not origin.is_loopback):
         return refusal
-    if refusal is None:
-        trusted = provenance.trusted | allowed | read_trusted(os.environ.get(TRUST_VARIABLE, ""))
-        if not origin.is_loopback or endpoint in provenance.endpoints or origin in trusted:
-            return None
-    cause = f"the connection has no `apiKey`, and {origin} is named only by {provenance.get_namer(endpoint)}"
+    cause = f"`model.connection`: the connection has no `apiKey`, and {refusal.cause}"
     fix = f"Write `kind: anonymous` if it needs no key, or an `apiKey:`, or set {TRUST_VARIABLE}={origin}."
     return Refusal(cause, fix)
 
 
 def _refuse(agent: PromptAgent, refusal: Refusal) -> None:
-    file = f"{agent.path.name}: " if agent.path else ""
-    where = "" if refusal.exposed else f"{file}`model.connection`: "
-    raise RequestError(f"{where}{refusal.cause}", refusal.fix)
+    file = f"{agent.path.name}: " if agent.path and not any(use.place for use in refusal.uses) else ""
+    raise RequestError(f"{file}{refusal.cause}", refusal.fix, refusal.command_fix)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from prompty.safety.origins import Origin, parse_origin
+from prompty.safety.origins import RESOURCE_HOSTS, Origin, parse_origin
 
 _REGION = r"[a-z]{2}(?:-[a-z]+)+-\d"
 _CHAT = ("chat",)
@@ -68,7 +68,7 @@ AZURE = Profile(
     name="azure",
     title="Azure OpenAI and Microsoft Foundry",
     provider="foundry",
-    hosts=("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com"),
+    hosts=RESOURCE_HOSTS,
     base_url="https://resource.services.ai.azure.com/api/projects/project",
     key="AZURE_OPENAI_API_KEY",
     auth="api-key:",
@@ -288,6 +288,14 @@ def find_key_variables(url: str) -> frozenset[str]:
     if origin is None or (origin.scheme, origin.port) != ("https", 443):
         return frozenset()
     return frozenset(profile.key for profile in PROFILES if profile.key and _is_at(origin, profile.hosts))
+
+
+@lru_cache(maxsize=256)
+def find_own_prefixes(url: str) -> tuple[str, ...]:
+    """Return how the names of variables begin that hold keys of the servers at a URL: `GROQ_` for Groq."""
+    keys = find_key_variables(url)
+    prefixes = [key.removesuffix("API_KEY") for key in sorted(keys)]
+    return (*prefixes, "AZURE_AI_", "AZURE_API_") if AZURE.key in keys else tuple(prefixes)
 
 
 def _is_at(origin: Origin, hosts: tuple[str, ...]) -> bool:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 TRUST_VARIABLE = "PROMPTY_TRUSTED_ENDPOINTS"
+# Azure's hosts, where anyone can have a resource.
+RESOURCE_HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
 # A user, and a host, or an address in brackets with nothing around it but a port.
@@ -89,30 +91,6 @@ def _parse_entry(entry: str) -> Origin:
     if origin is None:
         raise ValueError(f"{entry!r} is not an endpoint")
     return origin
-
-
-@lru_cache(maxsize=4096)
-def may_send(
-    credential: TextOrigin | None,
-    origin: Origin,
-    named_by: TextOrigin,
-    built_in: tuple[str, ...],
-    trusted: frozenset[Origin],
-) -> bool:
-    """Return True if a request with this credential, or with none, may go to an origin.
-
-    `named_by` is the source of the origin: the file, or a variable with all of it. `built_in` are the provider's hosts,
-    where `*.` matches any subdomain, and `trusted` are the origins that the program allows.
-    """
-    if origin.is_loopback:
-        return credential is not TextOrigin.MACHINE or origin in trusted
-    if origin.scheme != "https":
-        return origin in trusted and credential is not TextOrigin.MACHINE
-    if credential is None or origin in trusted or is_built_in(origin, built_in):
-        return True
-    if named_by is TextOrigin.DOTENV:
-        return credential is TextOrigin.DOTENV
-    return credential is TextOrigin.FILE or named_by is TextOrigin.ENVIRONMENT
 
 
 def is_built_in(origin: Origin, hosts: Iterable[str]) -> bool:

@@ -1,5 +1,6 @@
 """pytest plugin: fixtures with a script or a recording. pytest loads it in every project, so it imports little."""
 
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("PROMPTY_MISSING_ENV", "defer")  # modules of tests load prompts, often without keys
     if config.getini("prompty_collect"):
         config.pluginmanager.import_plugin("prompty.cases.pytest_items")
 

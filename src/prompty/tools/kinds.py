@@ -2,8 +2,8 @@
 
 A kind is an object with one method, known through `register_tool_kind` or an entry point `prompty.tool_kinds`. Its
 calls are coroutines: they run on the caller's event loop in async code, and on `concurrency`'s in sync code. A
-kind whose state belongs to one event loop must switch to that loop itself. A tool's credentials, its bound values and
-variables that the model can read do not go to an endpoint that only the file names (F14).
+kind whose state belongs to one event loop must switch to that loop itself. A kind that connects asks
+`check_tool_target` before.
 """
 
 import re
@@ -13,19 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pydantic import SecretStr
-
 from prompty.errors import ToolError, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, describe_callee, get_conditions
 from prompty.model.message import Json
-from prompty.model.provenance import Exposure, Refusal, read_trusted
 from prompty.model.request import Function
 from prompty.model.tool import KNOWN_TOOL_KINDS, Binding, CustomTool, FunctionTool, ToolDefinition, runs_at_provider
-from prompty.model.unset import TOOL, Unset, explain_unset, list_unset
+from prompty.model.trust import Refusal, Target, explain_missing, find_trusted, refuse_connection, refuse_text
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
-from prompty.safety.origins import Origin, TextOrigin
-from prompty.safety.redaction import leaves
+from prompty.safety.origins import Origin
 from prompty.tools.function import ToolContext, ToolOptions
 
 
@@ -54,9 +50,7 @@ class ToolKind(Protocol):
     """A kind of tool.
 
     A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
-    or None if that needs the network. `prompty check` compares them with the file's bindings. A method
-    `find_told(tool, agent)` returns the variables whose values its results may have. A tool whose connection names a
-    variable that is not set is an error before it is described.
+    or None if that needs the network. `prompty check` compares them with the file's bindings.
     """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
@@ -101,6 +95,9 @@ class ProjectedTool(NamedTuple):
         return self.tool.approval_mode if self.kind_tool.approval is None else self.kind_tool.approval
 
 
+_LOCAL_KINDS = ("openapi", "prompty", "skills")  # described without a server; the first two ask before they connect
+
+
 async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
     """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed with its tool's name.
 
@@ -108,7 +105,6 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
     """
     kinds, names = agent.registry[TOOL_KINDS], set(taken)
     projected: list[ProjectedTool] = []
-    agent = _add_told(agent)
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
@@ -117,7 +113,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
         if not kinds.has(tool.kind):  # an error before the first model call (L5)
             raise UnknownKind(tool, sorted({*KNOWN_TOOL_KINDS, *kinds.names()}))
         kind = kinds.get(tool.kind)
-        if agent.provenance.unset and not getattr(kind, "checks_variables", False):
+        if tool.kind not in _LOCAL_KINDS:
             check_tool_variables(agent, tool)
         kind_tools = await kind.describe(tool, agent)
         for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
@@ -135,28 +131,6 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
-
-
-def _add_told(agent: PromptAgent) -> PromptAgent:
-    """Return the agent with the variables that its model learns from one tool, and could pass on to another one."""
-    if agent.provenance.from_file and sum(not isinstance(tool, FunctionTool) for tool in agent.tools) > 1:
-        return add_exposed(agent, find_told(agent))
-    return agent
-
-
-def find_told(agent: PromptAgent) -> list[Exposure]:
-    """Return the variables whose values the results of the agent's tools may have."""
-    kinds, told = agent.registry[TOOL_KINDS], list[Exposure]()
-    for tool in agent.tools:
-        find = getattr(kinds.get(tool.kind), "find_told", None) if kinds.has(tool.kind) else None
-        told += find(tool, agent) if find else ()
-    return told
-
-
-def add_exposed(agent: PromptAgent, exposed: Sequence[Exposure]) -> PromptAgent:
-    """Return an agent that may pass on the values of these variables, too."""
-    provenance = replace(agent.provenance, exposed=(*agent.provenance.exposed, *exposed))
-    return agent.model_copy(update={"provenance": provenance}) if exposed else agent
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -258,78 +232,32 @@ def register_tool_kind(kind: str, handler: ToolKind, *, registry: Registry = DEF
     registry[TOOL_KINDS].register(kind, handler)
 
 
-def find_unset(agent: PromptAgent, tool: ToolDefinition) -> list[Unset]:
-    """Return the references in a tool's connection whose variables are not set (F15)."""
-    if not agent.provenance.unset:
-        return []
-    index = next((index for index, one in enumerate(agent.tools) if one is tool), 0)
-    return list_unset(agent.provenance.unset, TOOL, tool, index)
-
-
 def check_tool_variables(agent: PromptAgent, tool: ToolDefinition) -> None:
-    """Raise ToolError if the connection of a tool needs a variable that is not set."""
-    if unset := find_unset(agent, tool):
-        raise ToolError(*explain_unset(unset, tool.name))
+    """Raise ToolError if a tool would connect while a variable of the prompt is not set."""
+    if agent.trust.missing:
+        cause, fix, command_fix = explain_missing(agent.trust.missing)
+        raise ToolError(f"the tool '{tool.name}' does not connect: {cause}", fix, command_fix)
 
 
-def check_tool_destination(
-    agent: PromptAgent,
-    tool: ToolDefinition,
-    secret: SecretStr | None,
-    endpoint: str | None,
-    allowed: Iterable[Origin] = (),
+def check_tool_target(
+    agent: PromptAgent, tool: ToolDefinition, url: str | None, field: str = "endpoint", allowed: Iterable[Origin] = ()
 ) -> None:
-    """Raise ToolError if a tool would send a secret from outside the file to an endpoint that may not receive it.
-
-    `allowed` are origins that the host allows for this kind of tool.
-    """
-    if (
-        endpoint
-        and agent.provenance.from_file
-        and (refusal := find_tool_refusal(agent, tool, secret, endpoint, allowed))
-    ):
-        raise ToolError(f"the tool '{tool.name}': {refusal.cause}", refusal.fix)
+    """Raise ToolError if a tool would send a variable where it may not go. `field` names the address in the file, and
+    `allowed` are origins that the program allows for this kind of tool."""
+    if not agent.trust.from_file:
+        return
+    check_tool_variables(agent, tool)
+    if refusal := find_tool_refusal(agent, tool, url, field, allowed):
+        raise ToolError(f"the tool '{tool.name}': {refusal.cause}", refusal.fix, refusal.command_fix)
 
 
 def find_tool_refusal(
-    agent: PromptAgent,
-    tool: ToolDefinition,
-    secret: SecretStr | None,
-    endpoint: str,
-    allowed: Iterable[Origin] = (),
+    agent: PromptAgent, tool: ToolDefinition, url: str | None, field: str = "endpoint", allowed: Iterable[Origin] = ()
 ) -> Refusal | None:
-    """Return the reason to refuse a tool's credential and bound values to an endpoint, or None."""
-    sources = (agent.provenance.get_strictest(secret, endpoint), find_bound_source(agent, tool))
-    credential = max((source for source in sources if source is not None), default=None)
-    trusted = read_trusted(agent.registry.trusted_endpoints) | frozenset(allowed)
-    # A credential of the file goes where it says; `openapi.Permissions` checks the address.
-    refusal = agent.provenance.refuse(credential, endpoint, (), trusted) if credential else None
-    return refusal or agent.provenance.refuse_exposed(find_readable(agent), endpoint, (), trusted)
-
-
-def find_bound_source(agent: PromptAgent, tool: ToolDefinition) -> TextOrigin | None:
-    """Return the most restricted source of what a tool sends with each call: bound values, and the client that it signs
-    in as. None means that all of it is written in the file."""
-    bound = [binding.value.get_secret_value() for binding in tool.bindings.values() if binding.value]
-    connection = getattr(tool, "connection", None)
-    client = [getattr(connection, name, None) for name in ("client_id", "scopes")]
-    return max(map(agent.provenance.get_source, leaves([bound, client])), default=TextOrigin.FILE) or None
-
-
-def find_readable(agent: PromptAgent) -> list[Exposure]:
-    """Return the variables that the model can read, and pass on to any tool."""
-    return [one for one in agent.provenance.exposed if one.is_set and one.is_readable]
-
-
-def inherit_provenance(child: PromptAgent, parent: PromptAgent, tool: ToolDefinition) -> PromptAgent:
-    """Return a prompt that runs as a tool: it inherits its parent's trust, and may pass on what the parent tells it.
-    Its answers go to the parent, and to whatever runs that."""
-    own, bound = child.provenance, find_bound_source(parent, tool)
-    told = [Exposure("", bound, ("tools", tool.name, "bindings"))] if bound else []
-    provenance = replace(
-        own,
-        exposed=(*own.exposed, *find_readable(parent), *told),
-        trusted=own.trusted | parent.provenance.trusted,
-        readers=(*parent.provenance.readers, parent),
-    )
-    return child.model_copy(update={"provenance": provenance})
+    """Return the reason why a tool may not send its variables to a server, or None."""
+    trust = agent.trust.for_tool(tool.name, [one.name for one in agent.tools])
+    if (refusal := refuse_text(trust)) or not url:
+        return refusal
+    uses = [use for use in trust.uses if use.is_address and use.keys[-1] == field]
+    trusted = find_trusted(trust, agent.registry.trusted_endpoints) | frozenset(allowed)
+    return refuse_connection(trust, ("tools", tool.name), Target(url, uses[0] if uses else None, trusted=trusted))

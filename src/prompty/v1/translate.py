@@ -34,7 +34,6 @@ _OPTIONS = {
     "seed": "seed",
     "stop": "stopSequences",
 }
-_ENDPOINT_VARIABLE = "${env:AZURE_OPENAI_ENDPOINT}"
 _REFERENCE = re.compile(r"\$\{(env|file):", re.IGNORECASE)
 _OWN_KEYS = ("name", "displayName", "description", "tools", "template", "metadata")
 
@@ -153,8 +152,6 @@ def _translate_connection(draft: Draft, configuration: Any, endpoint: str | None
         draft.drop((*place, "api_version"), "only Azure has API versions", "Remove it.")
     if not fields or "connection" in draft.data["model"]:
         return
-    if provider == "azure" and not endpoint:
-        fields.insert(0, ("endpoint", _ENDPOINT_VARIABLE, place))
     # Without its own key, a connection of kind `key` uses the provider's.
     kind = "key" if key or provider == "openai" else "foundry" if provider == "azure" else "anonymous"
     draft.put((*target, "kind"), kind, place)

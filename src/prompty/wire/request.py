@@ -11,7 +11,7 @@ from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
 from prompty.model.request import Function, OutputSchema
-from prompty.model.unset import FieldPath
+from prompty.model.trust import FieldPath
 from prompty.wire.structured import find_strict_one_of, output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.

@@ -21,7 +21,6 @@ from prompty.model.event import Done
 from prompty.model.message import Reply
 from prompty.model.paused import Paused
 from prompty.model.request import WireRequest
-from prompty.pipeline.late import resolve_late
 from prompty.providers.aws import AwsSignature
 from prompty.providers.endpoint import Endpoint
 
@@ -34,7 +33,7 @@ class RowCalls:
     """The calls of a job's rows. `target` is the model, with its transport."""
 
     def __init__(self, job: BatchJob) -> None:
-        self.agent: PromptAgent = resolve_late(job.agent) if job.agent.provenance.unset else job.agent
+        self.agent: PromptAgent = job.agent
         self.target: HttpTarget = _find_target(job, self.agent)
         self.endpoint: Endpoint = _find_endpoint(self.target)
         self._settings = Settings(

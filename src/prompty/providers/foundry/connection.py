@@ -17,7 +17,6 @@ from prompty.providers import Api, RequestPreview
 from prompty.providers.credentials import (
     check_environment_url,
     check_header,
-    get_required_endpoint,
     get_required_key,
     load_key_store,
     unusable_connection,
@@ -26,10 +25,11 @@ from prompty.providers.endpoint import Endpoint, create_endpoint
 from prompty.providers.http.transports import Transports
 from prompty.providers.openai.connection import SDK
 from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, Profile
+from prompty.safety.origins import RESOURCE_HOSTS
 from prompty.safety.redaction import remember_secrets
 
-HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
-_KEY = "AZURE_OPENAI_API_KEY"
+HOSTS = RESOURCE_HOSTS
+_KEY, _ENDPOINT = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"
 _SCOPE = "https://cognitiveservices.azure.com/.default"
 _PROJECT_SCOPE = "https://ai.azure.com/.default"
 _SPARE_SECONDS = 300  # for which a token must still hold
@@ -79,29 +79,34 @@ def find_resource(agent: PromptAgent) -> Resource:
         case None:
             return _find_in_environment(agent)
         case ApiKeyConnection(endpoint=endpoint, api_key=key, api_version=version):
-            url = get_required_endpoint(endpoint)
+            url = endpoint or _find_environment_endpoint(agent)
             secret = get_required_key(agent, key, _KEY, url, HOSTS)
             return Resource(_trim(url), secret, _get_version(version))
         case FoundryConnection(endpoint=endpoint, api_version=version):
-            return Resource(_trim(get_required_endpoint(endpoint)), None, _get_version(version))
+            return Resource(_trim(endpoint or _find_environment_endpoint(agent)), None, _get_version(version))
         case other:
             raise unusable_connection(other.kind, agent.model.provider, ("key", "foundry", "reference"))
 
 
 def _find_in_environment(agent: PromptAgent) -> Resource:
     """Return the resource in Azure's environment variables. A token takes precedence over a key."""
-    endpoint = os.environ.get("AZURE_OPENAI_ENDPOINT")
-    if not endpoint:
-        raise RequestError(
-            "the prompt has no connection", "Set AZURE_OPENAI_ENDPOINT, or write a `connection:` in the file."
-        )
-    check_environment_url(agent, endpoint)
+    endpoint = _find_environment_endpoint(agent)
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
     key = None if token else os.environ.get(_KEY) or agent.registry.dotenv.get(_KEY)
     if not key and not token:
         key = load_key_store().find_stored_key(_KEY)
     named = [value and check_header(name, value) for name, value in (("the key", key), ("the token", token))]
     return Resource(_trim(endpoint), named[0], _get_version(None), named[1])
+
+
+def _find_environment_endpoint(agent: PromptAgent) -> str:
+    endpoint = os.environ.get(_ENDPOINT)
+    if not endpoint:
+        raise RequestError(
+            "the prompt names no `endpoint`", f"Set {_ENDPOINT}, or write endpoint: https://… in its `connection:`."
+        )
+    check_environment_url(agent, _ENDPOINT, endpoint)
+    return endpoint
 
 
 def _trim(endpoint: str) -> str:
@@ -124,7 +129,7 @@ def _find_version(agent: PromptAgent) -> str | None:
     connection = agent.model.connection
     if isinstance(connection, ReferenceConnection):
         return _find_client_version(agent, connection)
-    endpoint = getattr(connection, "endpoint", None) or os.environ.get("AZURE_OPENAI_ENDPOINT") or ""
+    endpoint = getattr(connection, "endpoint", None) or os.environ.get(_ENDPOINT) or ""
     resource = Resource(_trim(endpoint), None, _get_version(getattr(connection, "api_version", None)))
     return resource.api_version if resource.is_dated else None
 

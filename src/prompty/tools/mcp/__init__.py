@@ -31,7 +31,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
-from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_destination, check_tool_variables
+from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.sessions import (
     CLOSE_SECONDS,
@@ -308,8 +308,6 @@ def _servers(registry: Registry) -> Servers:
 class McpKind:
     """The tool kind `mcp`, with the servers of one registry."""
 
-    checks_variables = True
-
     def __init__(self) -> None:
         self.servers: Servers = Servers()
 
@@ -319,12 +317,9 @@ class McpKind:
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
         openapi = agent.registry[TOOL_KINDS].get("openapi")
         permissions = openapi.permissions if isinstance(openapi, OpenApiKind) else Permissions()  # they apply here, too
-        if not self.servers.is_registered(tool):
-            check_tool_variables(agent, tool)
         server = self.servers.find(tool, permissions)
-        if server.address.permissions and server.address.url:  # the address is from the file
-            trusted = permissions.find_trusted(parse_url(server.address.url))
-            check_tool_destination(agent, tool, getattr(tool.connection, "api_key", None), server.address.url, trusted)
+        url = server.address.url if server.address.permissions else None  # the program names the other ones
+        check_tool_target(agent, tool, url, allowed=permissions.find_trusted(parse_url(url)) if url else ())
         connection = self.servers.connection(server.address)
         offered = _select_allowed(await _list_tools(connection, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})

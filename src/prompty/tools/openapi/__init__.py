@@ -13,7 +13,6 @@ from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
 from urllib.parse import quote_plus, unquote
 from weakref import WeakKeyDictionary
 
@@ -21,7 +20,6 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, OAuthConnection
 from prompty.model.message import Json
-from prompty.model.provenance import read_trusted
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
@@ -31,9 +29,8 @@ from prompty.tools.kinds import (
     TOOL_KINDS,
     KindTool,
     UnmatchedBinding,
-    check_tool_destination,
+    check_tool_target,
     check_tool_variables,
-    find_unset,
     locate_file,
 )
 from prompty.tools.openapi.client import (
@@ -214,7 +211,6 @@ class OpenApiKind:
     A local document describes its operations although a variable of the connection is not set. Their calls fail.
     """
 
-    checks_variables: ClassVar[bool] = True
     permissions: Permissions = field(default_factory=Permissions)
     tokens: TokenCache = field(default_factory=TokenCache)
     documents: Documents = field(default_factory=Documents)
@@ -225,9 +221,9 @@ class OpenApiKind:
             raise ToolError(f"the tool '{tool.name}' has no OpenAPI document", "Name one in `specification:`.")
         connection = _check_connection(tool)
         if is_remote(tool.specification):
-            self._check_address(agent, tool)
+            check_tool_target(agent, tool, None)
         document = await self.documents.get(tool, agent, self._fetch)
-        service = None if find_unset(agent, tool) else self._open_service(document, agent, tool, connection)
+        service = None if agent.trust.missing else self._open_service(document, agent, tool, connection)
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # slow for a large document
         return [
@@ -241,15 +237,6 @@ class OpenApiKind:
             for operation in operations
             for bound in [find_bound(operation, tool)]
         ]
-
-    @staticmethod
-    def _check_address(agent: PromptAgent, tool: OpenApiTool) -> None:
-        """Raise ToolError if the address of a document holds a variable that may not go there."""
-        carried = agent.provenance.carriers.get(tool.specification)
-        trusted = read_trusted(agent.registry.trusted_endpoints)
-        refusal = agent.provenance.refuse_exposed([carried] if carried else [], tool.specification, (), trusted)
-        if refusal:
-            raise ToolError(refusal.cause, refusal.fix)
 
     def _open_service(
         self, document: ApiDocument, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection
@@ -268,14 +255,13 @@ class OpenApiKind:
         self, agent: PromptAgent, tool: OpenApiTool, connection: UsableConnection, base_url: str
     ) -> None:
         """Raise ToolError if a tool's credential may not go to its service, or its secret to the token URL."""
-        secret = getattr(connection, "api_key", None) or getattr(connection, "client_secret", None)
         url = parse_url(base_url)
         own = is_remote(tool.specification) and parse_url(tool.specification).origin == url.origin
-        named = base_url if connection and connection.endpoint else tool.specification if own else base_url
-        check_tool_destination(agent, tool, secret, named, self.permissions.find_trusted(url))
+        field = "endpoint" if (connection and connection.endpoint) or not own else "specification"
+        check_tool_target(agent, tool, base_url, field, self.permissions.find_trusted(url))
         if isinstance(connection, OAuthConnection) and connection.token_url:
             trusted = self.permissions.find_trusted(parse_url(connection.token_url))
-            check_tool_destination(agent, tool, secret, connection.token_url, trusted)
+            check_tool_target(agent, tool, connection.token_url, "token_url", trusted)
 
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the arguments of the operations, or None if the document is not a local file."""
