@@ -157,7 +157,7 @@ def test_nothing_connects_while_a_variable_is_missing_also_under_a_script(tmp_pa
         agent = loads(text, base_dir=tmp_path, registry=registry, missing_env="defer")
         with Script(call("now"), "No."):
             messages = turn(agent, details=True).messages
-        assert "Environment variable 'MISSING_KEY' not set" in messages[-2].text
+        assert "Environment variable 'MISSING_KEY' not set" in str(messages[-2])
         assert not service.requests
 
 

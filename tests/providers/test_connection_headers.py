@@ -63,7 +63,7 @@ def test_a_value_of_the_environment_goes_to_loopback_and_not_to_a_server_that_on
 
 def test_a_header_with_a_variable_that_is_not_set_fails_the_call(server: Server, tmp_path: Path) -> None:
     path = write(tmp_path, server.url, "{X-Team: '${env:PROMPTY_TEST_NO_TEAM}'}")
-    prompty.load(path)
+    assert prompty.load(path, missing_env="defer").trust.missing
     with pytest.raises(RequestError, match="PROMPTY_TEST_NO_TEAM"):
         prompty.turn(path)
     assert server.requests == []

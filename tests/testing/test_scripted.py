@@ -317,10 +317,11 @@ def test_the_script_of_a_file_is_saved_with_it() -> None:
     assert "script" not in loads("user:\nHi").model.model_dump()
 
 
-def test_a_variable_in_a_script_may_be_set_after_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = loads("---\nmodel: {provider: scripted, script: ['${env:LATE_REPLY}']}\n---\nuser:\nHi")
-    monkeypatch.setenv("LATE_REPLY", "Hello")
-    assert invoke(agent) == "Hello"
+def test_a_script_takes_variables_because_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRIPTED_REPLY", "Hello")
+    assert (
+        invoke(loads("---\nmodel: {provider: scripted, script: ['${env:SCRIPTED_REPLY}']}\n---\nuser:\nHi")) == "Hello"
+    )
 
 
 @pytest.mark.parametrize(
