@@ -45,14 +45,19 @@ class Origin(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            address = ip_address(self.host)
-        except ValueError:
-            return False
-        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-        return (mapped or address).is_loopback
+        return _is_loopback(self.host)
+
+
+@lru_cache(maxsize=1024)  # each call to a model asks
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 @lru_cache(maxsize=1024)
