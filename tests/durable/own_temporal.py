@@ -138,10 +138,11 @@ async def working(
     activities: Sequence[Callable[..., Any]] = (),
     lease: float = LEASE,
     options: dict[str, Any] | None = None,
+    connection: dict[str, Any] | None = None,
     **parts: Any,
 ) -> AsyncIterator[Client]:
     """A worker with turns, which is shut down at the end."""
-    client = await server.connect(plugins=[PromptyPlugin(lease=lease, **parts)])
+    client = await server.connect(plugins=[PromptyPlugin(lease=lease, **parts)], **(connection or {}))
     own = [note, *activities]
     worker = Worker(client, task_queue=queue, workflows=workflows, activities=own, **(options or {}))
     async with worker:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client, Plugin
 
@@ -44,8 +45,8 @@ class TemporalServer:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    async def connect(self, plugins: Sequence[Plugin] = ()) -> Client:
-        return await Client.connect(self.address, plugins=plugins)
+    async def connect(self, plugins: Sequence[Plugin] = (), **options: Any) -> Client:
+        return await Client.connect(self.address, plugins=plugins, **options)
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGTERM)

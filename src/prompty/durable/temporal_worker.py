@@ -1,0 +1,381 @@
+"""The half of a turn on Temporal that runs in activities, where models, tools and secrets are."""
+
+import asyncio
+import dataclasses
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import timedelta
+from secrets import token_hex
+from typing import Any, Unpack, cast
+
+from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError
+from temporalio.worker import Interceptor, WorkerConfig, WorkflowInterceptorClassInput, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from prompty.drivers.run import load_agent
+from prompty.drivers.target import resolve_api
+from prompty.durable.codec import (
+    answer_from,
+    error_to_json,
+)
+from prompty.durable.envelope import digest, seal, unseal
+from prompty.durable.performer import Performer, read_clock
+from prompty.durable.record import (
+    DurableOptions,
+    Record,
+    WorkerOptions,
+    WorkerParts,
+    new_record,
+    record_from,
+    stored_run,
+)
+from prompty.durable.steps import Wanted, WrongWorker, list_hooks
+from prompty.durable.temporal_workflow import FIND_MOST_BYTES, MISSING, MOST_BYTES, OPEN, STEP, check_size, find_made
+from prompty.errors import PromptyError, RequestError
+from prompty.loop.effects import (
+    AbandonAnswer,
+    AskGate,
+    CallModel,
+    CheckGuardrail,
+    DescribeTools,
+    PlannedCall,
+    Summarise,
+)
+from prompty.loop.options import Settings
+from prompty.model.agent import PromptAgent
+from prompty.model.message import Json, Message, Reply, ToolCall
+from prompty.model.paused import GatedCall
+from prompty.model.request import WireRequest
+from prompty.pipeline.late import resolve_late
+from prompty.pipeline.request import build_request
+from prompty.pricing import get_pricer
+from prompty.providers import PROVIDERS, Api
+from prompty.registry import DEFAULT
+from prompty.tools.toolbox import handlers_of
+
+LEASE = 10.0  # seconds
+TURNS = 200  # that a worker remembers
+# Workflows import these as they are: they keep no state of a workflow, and are slow to import for each.
+MODULES = (
+    *("prompty", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"),
+    *("jinja2", "markupsafe", "yaml", "ruamel", "jsonschema_rs", "httpx2", "httpcore2", "anyio", "genai_prices"),
+)
+
+
+class Lease:
+    """One attempt of an activity. The server says whether it is still ours, so a process that was suspended learns that
+    another attempt has begun before it begins anything itself."""
+
+    def __init__(self) -> None:
+        info = activity.info()
+        self._handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+        self._task = asyncio.current_task()
+        self._seconds = info.heartbeat_timeout.total_seconds() if info.heartbeat_timeout else LEASE
+        self._until = 0.0
+        self.refused: str | None = None
+        self.has_ended: bool = False
+
+    async def check(self) -> None:
+        """Return if a side effect may begin."""
+        if read_clock() < self._until:
+            return
+        try:
+            await self._renew()
+        except (AsyncActivityCancelledError, RPCError) as error:
+            self.refused = f"this attempt may not begin anything: {error}"
+            raise asyncio.CancelledError from error
+
+    async def keep(self) -> None:
+        """Renew the lease. If the workflow cancels the activity or another attempt has begun, end this one."""
+        while True:
+            await asyncio.sleep(self._seconds / 4)
+            try:
+                await self._renew()
+                activity.heartbeat()  # the library ends an activity that does not
+            except AsyncActivityCancelledError:
+                break
+            except RPCError as error:
+                if error.status.name == "NOT_FOUND":
+                    break
+        self.has_ended = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _renew(self) -> None:
+        begun = read_clock()
+        await self._handle.heartbeat(rpc_timeout=timedelta(seconds=self._seconds / 2))
+        self._until = begun + self._seconds / 2
+
+
+_lease: ContextVar[Lease] = ContextVar("lease")
+
+
+async def _fence() -> None:
+    await _lease.get().check()
+
+
+class KnownTurn:
+    """A turn that this worker has steps of: its tools as they were offered, and its messages by their numbers."""
+
+    def __init__(self, build: Callable[[], Performer], offered: Any) -> None:
+        self._build = build
+        self.performer: Performer = build()
+        self.offered: Any = offered
+        self._messages: dict[int, tuple[str, Json]] = {}
+        self._made: dict[str, Json] = {}
+
+    def note(self, stored: Json) -> None:
+        """Note the message that a step has made: the workflow sends its digest."""
+        if (made := find_made(stored)) is not None:
+            self._made[digest(made)] = made
+
+    def decode(self, effect: Any) -> Wanted:
+        match effect["kind"]:
+            case "tools":
+                self.performer = self._build()  # one that has described its tools, before a pause, cannot again
+                return DescribeTools()
+            case "call":
+                planned = effect["planned"]
+                return PlannedCall(**{**planned, "call": ToolCall(**planned["call"])})
+            case "gate":
+                return AskGate(tuple(_gated_call_from(entry) for entry in effect["calls"]))
+            case "guard":
+                return CheckGuardrail("tool", _gated_call_from(effect["call"]))
+            case "input":
+                return CheckGuardrail("input", tuple(self.read(effect["messages"])))
+            case "output":
+                return CheckGuardrail("output", self.read(effect["messages"])[0])
+            case "summary":
+                return Summarise(tuple(self.read(effect["messages"])), effect["characters"])
+            case "abandon":
+                headers = self._find_api(effect).headers(self.performer.inner.targets[effect["model"]].agent)
+                return AbandonAnswer(WireRequest(path=effect["path"], body={}, headers=headers), effect["model"])
+        return self._decode_model_call(effect)
+
+    def _find_api(self, effect: Any) -> Api:
+        api: Api = self.performer.inner.targets[effect["model"]].api_of(
+            WireRequest(path=effect["path"], body={}, headers={})
+        )
+        return api
+
+    def _decode_model_call(self, effect: Any) -> CallModel:
+        if self.offered is None:
+            raise Missing(turn=True)
+        messages = self.read(effect["messages"])
+        target, api = self.performer.inner.targets[effect["model"]], self._find_api(effect)
+        value: Any = unseal(self.offered, "the tools of a turn")
+        tools: Any = answer_from(DescribeTools(), value["answer"], "the tools of a turn")
+        functions = [tool.function for tool in tools]
+        request = build_request(target.agent, messages, api, functions=functions, timeout=effect["timeout"])
+        if effect["method"] == "GET":  # the answer is in the background
+            request = dataclasses.replace(request, path=effect["path"], method="GET", body={})
+        return CallModel(request, effect["call"], effect["model"])
+
+    def read(self, encoded: Any) -> list[Message]:
+        """Return the messages that a workflow refers to. Raise MISSING with the numbers of those not known here."""
+        for number, entry in encoded["new"].items():
+            message = self._made.get(entry) if isinstance(entry, str) else entry
+            if message is not None:
+                self._messages[int(number)] = digest(message), message
+        numbers = [number for start, end in encoded["ranges"] for number in range(start, end)]
+        lacking = [number for number in numbers if number not in self._messages]
+        known = [self._messages[number] for number in numbers if number in self._messages]
+        if not lacking and digest([one for one, _ in known]) != encoded["digest"]:
+            lacking = numbers  # somebody has reset the workflow, and another conversation followed
+        if lacking:
+            raise Missing(lacking=lacking)
+        return [Message.from_json(message) for _, message in known]
+
+
+def _gated_call_from(stored: Any) -> GatedCall:
+    return GatedCall(**{**stored, "bound": tuple(stored["bound"])})
+
+
+class Missing(Exception):
+    """This worker has begun nothing, because it lacks the turn or messages of it, or may not begin anything."""
+
+    def __init__(self, reason: str = "", *, lacking: Sequence[int] = (), turn: bool = False) -> None:
+        super().__init__(reason or ("this worker lacks the turn" if turn else "this worker lacks messages"))
+        self.details: Json = {"lacking": list(lacking), "turn": turn}
+
+
+def _fail(missing: Missing) -> ApplicationError:
+    return ApplicationError(str(missing), missing.details, type=MISSING, category=ApplicationErrorCategory.BENIGN)
+
+
+class TurnActivities:
+    """Performs the effects of turns with the tools, functions and secrets of a worker."""
+
+    def __init__(self, host: WorkerParts, lease: float) -> None:
+        self._host, self._lease = host, lease
+        self.most_bytes: float = MOST_BYTES
+        self._turns: OrderedDict[str, KnownTurn] = OrderedDict()
+
+    @activity.defn(name=OPEN)
+    async def open(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Store what a turn begins with: a file that changes meanwhile does not change it."""
+        try:
+            wanted: Any = unseal(stored, "the start of a turn")
+            record, key = await asyncio.to_thread(self._new_record, wanted), token_hex(8)
+            self._remember(key, record, None)
+            opened: Json = {"record": record.to_json(), "hooks": self._host.hooks()}
+            opened |= {"turn": key, "lease": self._lease}
+            return check_size(seal(opened), "the start of a turn", self.most_bytes)
+        except PromptyError as error:
+            return seal({"error": error_to_json(error)})
+
+    def _new_record(self, wanted: Any) -> Record:
+        source, options, inputs = wanted["source"], wanted["options"], wanted["inputs"]
+        chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
+        loaded = PromptAgent.model_validate(source) if isinstance(source, dict) else source
+        agent = resolve_late(load_agent(loaded, chosen))
+        secrets = self._find_secrets(agent, inputs)
+        options.setdefault("tools", list(handlers_of(self._host.tools)))
+        run_id = wanted["run"] or token_hex(16)
+        record = new_record(run_id, agent, {**inputs, **secrets}, cast(DurableOptions, options), self._host.secrets)
+        if wanted["run"] is not None:  # it goes on with the messages of its pause
+            return dataclasses.replace(record, options={**record.options, "messages": []})
+        messages = [message.to_json() for message in stored_run(record, self._host, None).state.messages]
+        text = json.dumps(messages)
+        for name, value in secrets.items():
+            if json.dumps(value)[1:-1] in text:
+                raise RequestError(
+                    f"the input '{name}' is sensitive, and the history of a workflow would have it in a message",
+                    "Bind it to a parameter of a tool instead.",
+                )
+        return dataclasses.replace(record, options={**record.options, "messages": messages})  # rendered once
+
+    def _find_secrets(self, agent: PromptAgent, inputs: Json) -> dict[str, str]:
+        """Return the sensitive inputs: secrets of this worker that have their names."""
+        sensitive = [one.name for one in agent.inputs if one.sensitive]
+        for name in sensitive:
+            if inputs.get(name) is not None:
+                raise RequestError(
+                    f"the input '{name}' is sensitive, and the history of a workflow would have it",
+                    f"Leave it out, and give it to the workers: PromptyPlugin(secrets={{'{name}': value}}).",
+                )
+        return {name: self._host.secrets[name] for name in sensitive if name in self._host.secrets}
+
+    @activity.defn(name=STEP)
+    async def step(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Perform one effect. Errors are results: a failure means that nothing has begun, or that a worker died."""
+        lease = Lease()
+        _lease.set(lease)
+        beating = asyncio.create_task(lease.keep())
+        try:
+            call: Any = unseal(stored, "a step")
+            turn = self._find_turn(call)
+            wanted = turn.decode(call["effect"])
+            result = await turn.performer.perform(call["step"], wanted)
+            result = check_size(result, f"the result of the step '{call['step']}'", self.most_bytes)
+            if isinstance(wanted, DescribeTools):
+                turn.offered = result
+            turn.note(result)
+        except PromptyError as error:
+            result = seal({"error": error_to_json(error)})
+        except Missing as missing:
+            raise _fail(missing) from None
+        except asyncio.CancelledError:
+            if lease.refused is not None:
+                raise _fail(Missing(lease.refused)) from None
+            if lease.has_ended:
+                raise ApplicationError("this attempt was ended", category=ApplicationErrorCategory.BENIGN) from None
+            raise
+        finally:
+            beating.cancel()
+        return result
+
+    def _find_turn(self, call: Any) -> KnownTurn:
+        if "record" in call:
+            if (hooks := self._host.hooks()) != call["hooks"]:
+                raise RequestError(
+                    f"a turn was begun with {list_hooks(call['hooks'])}, and another worker has {list_hooks(hooks)}",
+                    "Start all workers of a task queue with the same PromptyPlugin.",
+                )
+            if call["turn"] not in self._turns:
+                self._remember(call["turn"], record_from(call["record"], "a turn"), call["offered"])
+        if call["turn"] not in self._turns:
+            raise Missing(turn=True)
+        turn = self._turns[call["turn"]]
+        self._turns.move_to_end(call["turn"])
+        turn.offered = turn.offered or call.get("offered")
+        return turn
+
+    def _remember(self, key: str, record: Record, offered: Any) -> None:
+        def build() -> Performer:
+            run = stored_run(record, self._host, None)
+            return Performer(run, self._host.hooks(), fence=_fence, pace=self._host.pace)
+
+        self._turns[key] = KnownTurn(build, offered)
+        while len(self._turns) > TURNS:
+            self._turns.popitem(last=False)
+
+
+class PromptyPlugin(SimplePlugin):
+    """Lets the workers of a client perform turns: `Client.connect(address, plugins=[PromptyPlugin(tools=[pay])])`.
+
+    It takes the functions and secrets of turns. An attempt of a step whose worker has not been heard of for `lease`
+    seconds is lost.
+    """
+
+    def __init__(self, *, lease: float = LEASE, **parts: Unpack[WorkerOptions]) -> None:
+        if lease <= 0:
+            raise RequestError(f"lease is {lease:g}", "Give it a number of seconds above 0.")
+        for name, instead in _ELSEWHERE.items():
+            if parts.get(name) is not None:
+                raise RequestError(f"a worker of Temporal takes no {name}=", instead)
+        self._turns = TurnActivities(WorkerParts(**parts), lease)
+        _import_all()
+        super().__init__(
+            "prompty",
+            interceptors=[_Interceptor(self._turns)],
+            activities=[self._turns.open, self._turns.step],
+            workflow_runner=_pass_through,
+            workflow_failure_exception_types=[PromptyError, WrongWorker],
+        )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Let values be as large as the storage of the client allows."""
+        converter = config["client"].config(active_config=True)["data_converter"]
+        self._turns.most_bytes = MOST_BYTES if converter.external_storage is None else math.inf
+        return super().configure_worker(config)
+
+
+class _Interceptor(Interceptor):
+    """Tells workflows how large a value may be."""
+
+    def __init__(self, turns: TurnActivities) -> None:
+        self._turns = turns
+
+    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> None:
+        input.unsafe_extern_functions[FIND_MOST_BYTES] = lambda: self._turns.most_bytes
+
+
+_ELSEWHERE = {
+    "memory": "Pass the conversation to turn(…, messages=…): no lock can be held across activities.",
+    "stop": "Pass it to turn(…, stop=…): it is called in the workflow.",
+}
+
+
+def _pass_through(runner: WorkflowRunner | None) -> WorkflowRunner:
+    runner = runner or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*MODULES))
+
+
+def _import_all() -> None:
+    """Import and read what the loop needs at its first use, so that no workflow does."""
+    for name in DEFAULT[PROVIDERS].names():
+        with suppress(ImportError, PromptyError):  # a provider whose extra is not installed
+            agent = PromptAgent.model_validate({"model": {"id": "m", "provider": name}})
+            build_request(agent, [Message("user", ())], resolve_api(agent), functions=[])
+            get_pricer(agent, required=False)(Reply())
