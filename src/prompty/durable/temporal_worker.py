@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import Any, Unpack, cast
 
 from temporalio import activity
-from temporalio.client import AsyncActivityCancelledError
+from temporalio.client import AsyncActivityCancelledError, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError
@@ -38,7 +38,16 @@ from prompty.durable.record import (
     stored_run,
 )
 from prompty.durable.steps import Wanted, WrongWorker, list_hooks
-from prompty.durable.temporal_workflow import FIND_MOST_BYTES, MISSING, MOST_BYTES, OPEN, STEP, check_size, find_made
+from prompty.durable.temporal_workflow import (
+    FIND_MOST_BYTES,
+    MISSING,
+    MOST_BYTES,
+    OPEN,
+    READ,
+    STEP,
+    check_size,
+    find_made,
+)
 from prompty.errors import PromptyError, RequestError
 from prompty.loop.effects import (
     AbandonAnswer,
@@ -137,6 +146,10 @@ class KnownTurn:
         if (made := find_made(stored)) is not None:
             self._made[digest(made)] = made
 
+    def learn(self, messages: Mapping[str, Json]) -> None:
+        """Note messages by their numbers."""
+        self._messages |= {int(number): (digest(message), message) for number, message in messages.items()}
+
     def decode(self, effect: Any) -> Wanted:
         match effect["kind"]:
             case "tools":
@@ -168,7 +181,7 @@ class KnownTurn:
 
     def _decode_model_call(self, effect: Any) -> CallModel:
         if self.offered is None:
-            raise Missing(turn=True)
+            raise Missing("this worker lacks the tools of the turn")
         messages = self.read(effect["messages"])
         target, api = self.performer.inner.targets[effect["model"]], self._find_api(effect)
         value: Any = unseal(self.offered, "the tools of a turn")
@@ -191,7 +204,7 @@ class KnownTurn:
         if not lacking and digest([one for one, _ in known]) != encoded["digest"]:
             lacking = numbers  # somebody has reset the workflow, and another conversation followed
         if lacking:
-            raise Missing(lacking=lacking)
+            raise Missing("this worker lacks messages", lacking)
         return [Message.from_json(message) for _, message in known]
 
 
@@ -200,15 +213,42 @@ def _gated_call_from(stored: Any) -> GatedCall:
 
 
 class Missing(Exception):
-    """This worker has begun nothing, because it lacks the turn or messages of it, or may not begin anything."""
+    """This worker has begun nothing, because it lacks messages or, with `lacking=None`, the tools of the turn, or may
+    not begin anything."""
 
-    def __init__(self, reason: str = "", *, lacking: Sequence[int] = (), turn: bool = False) -> None:
-        super().__init__(reason or ("this worker lacks the turn" if turn else "this worker lacks messages"))
-        self.details: Json = {"lacking": list(lacking), "turn": turn}
+    def __init__(self, reason: str, lacking: Sequence[int] | None = None) -> None:
+        super().__init__(reason)
+        self.lacking: Sequence[int] | None = lacking
 
 
 def _fail(missing: Missing) -> ApplicationError:
-    return ApplicationError(str(missing), missing.details, type=MISSING, category=ApplicationErrorCategory.BENIGN)
+    return ApplicationError(str(missing), type=MISSING, category=ApplicationErrorCategory.BENIGN)
+
+
+async def _decode(turn: KnownTurn, call: Any) -> Wanted:
+    """Return the effect of a step. Ask the workflow for what this worker lacks."""
+    while True:
+        try:
+            return turn.decode(call["effect"])
+        except Missing as missing:
+            found = await _read(call["turn"], missing.lacking)
+            if missing.lacking is None:
+                turn.offered = found["offered"]
+            else:
+                turn.learn(found)
+
+
+async def _read(turn: str, numbers: Sequence[int] | None) -> Any:
+    """Return messages of a turn, or how it was opened, from its workflow."""
+    info = activity.info()
+    try:
+        handle = activity.client().get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+        stored = await handle.query(READ, args=[turn, numbers])
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+        raise Missing(f"the workflow does not answer: {error}") from None
+    if stored is None:
+        raise Missing("the turn is over")
+    return unseal(stored, "a turn")
 
 
 class TurnActivities:
@@ -272,8 +312,8 @@ class TurnActivities:
         beating = asyncio.create_task(lease.keep())
         try:
             call: Any = unseal(stored, "a step")
-            turn = self._find_turn(call)
-            wanted = turn.decode(call["effect"])
+            turn = await self._find_turn(call["turn"])
+            wanted = await _decode(turn, call)
             result = await turn.performer.perform(call["step"], wanted)
             result = check_size(result, f"the result of the step '{call['step']}'", self.most_bytes)
             if isinstance(wanted, DescribeTools):
@@ -293,21 +333,17 @@ class TurnActivities:
             beating.cancel()
         return result
 
-    def _find_turn(self, call: Any) -> KnownTurn:
-        if "record" in call:
-            if (hooks := self._host.hooks()) != call["hooks"]:
+    async def _find_turn(self, key: str) -> KnownTurn:
+        if key not in self._turns:
+            opened = await _read(key, None)
+            if (hooks := self._host.hooks()) != opened["hooks"]:
                 raise RequestError(
-                    f"a turn was begun with {list_hooks(call['hooks'])}, and another worker has {list_hooks(hooks)}",
+                    f"a turn was begun with {list_hooks(opened['hooks'])}, and another worker has {list_hooks(hooks)}",
                     "Start all workers of a task queue with the same PromptyPlugin.",
                 )
-            if call["turn"] not in self._turns:
-                self._remember(call["turn"], record_from(call["record"], "a turn"), call["offered"])
-        if call["turn"] not in self._turns:
-            raise Missing(turn=True)
-        turn = self._turns[call["turn"]]
-        self._turns.move_to_end(call["turn"])
-        turn.offered = turn.offered or call.get("offered")
-        return turn
+            self._remember(key, record_from(opened["record"], "a turn"), opened["offered"])
+        self._turns.move_to_end(key)
+        return self._turns[key]
 
     def _remember(self, key: str, record: Record, offered: Any) -> None:
         def build() -> Performer:

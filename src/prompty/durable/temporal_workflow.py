@@ -6,7 +6,7 @@ Its effects are activities, which `durable.temporal_worker` performs.
 import asyncio
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -55,12 +55,13 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.pipeline.load import StrPath
 from prompty.pricing import get_pricer
 
-ANSWER, STEER, PAUSED = "prompty.answer", "prompty.steer", "prompty.paused"
+ANSWER, STEER, PAUSED, READ = "prompty.answer", "prompty.steer", "prompty.paused", "prompty.read"
 OPEN, STEP = "prompty.open", "prompty.step"
 ATTEMPTS = 10  # of a step whose workers die
 LONGEST = timedelta(days=30)  # that a step may take
-MISSING = "prompty.missing"  # the failure of an activity that has begun nothing, with the messages that it lacks
+MISSING = "prompty.missing"  # the failure of an activity that has begun nothing
 MOST_BYTES = 2_000_000  # of one value without an external storage; Temporal refuses 2 MiB
+PAGE_BYTES = 1_000_000
 MOST_HISTORY = 40_000_000  # bytes; Temporal ends a workflow at 50 MiB
 FIND_MOST_BYTES = "prompty.most_bytes"  # a function that the plugin gives to workflows
 Stop = Callable[[Progress], bool]
@@ -104,7 +105,10 @@ async def turn(
         if paused is not None:
             record = record.after(paused, parse_decisions(paused, verdicts))
         steps = TemporalSteps(opened, record, inbox)
-        with inbox.steering() if record.options.get("steering") else nullcontext():
+        with (
+            inbox.steering() if record.options.get("steering") else nullcontext(),
+            inbox.keeping(opened["turn"], steps),
+        ):
             while True:
                 plan, state = _plan(record, hooks, stop)
                 end = await TurnDriver(steps, record.run_id, hooks).drive(run_loop(plan, state))
@@ -178,6 +182,11 @@ class Inbox:
         self._answers: dict[str, dict[str, Decision]] = {}
         self._texts: list[str] = []
         self._is_steered = False
+        self.turns: dict[str, TemporalSteps] = {}
+
+    def read(self, turn: str, numbers: list[int] | None) -> dict[str, Any] | None:
+        """Return messages of a turn, or how it was opened, for a worker that lacks them."""
+        return seal(self.turns[turn].read(numbers)) if turn in self.turns else None
 
     def show(self) -> dict[str, Any] | None:
         """Return the pause that has waited longest."""
@@ -213,6 +222,15 @@ class Inbox:
             del self._pauses[key]
 
     @contextmanager
+    def keeping(self, key: str, steps: "TemporalSteps") -> Iterator[None]:
+        """Let workers read a turn while it is under way."""
+        self.turns[key] = steps
+        try:
+            yield
+        finally:
+            del self.turns[key]
+
+    @contextmanager
     def steering(self) -> Iterator[None]:
         if self._is_steered:
             raise RequestError(
@@ -231,6 +249,7 @@ def _find_inbox() -> Inbox:
     if not isinstance(inbox, Inbox):
         inbox = Inbox()
         workflow.set_query_handler(PAUSED, inbox.show)
+        workflow.set_query_handler(READ, inbox.read)
         workflow.set_signal_handler(ANSWER, inbox.take)
         workflow.set_signal_handler(STEER, inbox.add)
     return inbox
@@ -290,17 +309,29 @@ class SentMessages:
         if (made := find_made(stored)) is not None:
             self._made.add(digest(made))
 
-    def encode(self, messages: Iterable[Message], lacking: Iterable[int] = ()) -> Json:
-        """Return messages as an activity is sent them: references, and those that are new or `lacking`. Of one that an
-        activity made, its digest: the worker that made it knows it."""
+    def encode(self, messages: Iterable[Message]) -> Json:
+        """Return messages as an activity is sent them: references, and those that are new. Of one that an activity
+        made, its digest: the worker that made it knows it."""
         read = [message.to_json() for message in messages]
         digests = [digest(message) for message in read]
         numbers = [self._number(*one) for one in zip(digests, read, strict=True)]
-        new: Json = {str(number): self._messages[number] for number in lacking}
-        for one, number in zip(digests, numbers, strict=True):
-            if number >= self._sent and str(number) not in new:
-                new[str(number)] = one if one in self._made else self._messages[number]
+        new: Json = {
+            str(number): one if one in self._made else self._messages[number]
+            for one, number in zip(digests, numbers, strict=True)
+            if number >= self._sent
+        }
         return {"ranges": _find_ranges(numbers), "digest": digest(digests), "new": new}
+
+    def read(self, numbers: Iterable[int]) -> Json:
+        """Return the first of these messages, by their numbers: as many as fit in the answer to a query."""
+        page: Json = {}
+        size = 0
+        for number in numbers:
+            size += len(json.dumps(self._messages[number]))
+            if page and size > PAGE_BYTES:
+                break
+            page[str(number)] = self._messages[number]
+        return page
 
     def _number(self, one: str, message: Json) -> int:
         number = self._numbers.setdefault(one, len(self._messages))
@@ -349,32 +380,31 @@ def encode(wanted: Wanted, encode_messages: Callable[[Iterable[Message]], Json])
 
 
 class TemporalSteps:
-    """Activities of the current workflow, on any worker. One that lacks messages or the turn says so, and gets them."""
+    """Activities of the current workflow, on any worker. One that lacks messages or the turn asks the workflow, by a
+    query, which adds nothing to its history."""
 
     def __init__(self, opened: Any, record: Record, inbox: Inbox) -> None:
         self._opened, self._run_id, self._inbox = opened, record.run_id, inbox
         self._sent = SentMessages()
         self._offered: Json | None = None
 
+    def read(self, numbers: Sequence[int] | None) -> Json:
+        """Return messages of the turn, or how it was opened."""
+        return {**self._opened, "offered": self._offered} if numbers is None else self._sent.read(numbers)
+
     async def keep(self, name: str, wanted: Wanted, /, *, once: bool = False, interrupted: bool = False) -> Json:
-        lacking: set[int] = set()
-        turn: Json = {}
         check_history()
+        call = seal({"turn": self._opened["turn"], "step": name, "effect": encode(wanted, self._sent.encode)})
+        check_size(call, f"the step '{name}'", find_most_bytes())
         for _ in range(ATTEMPTS):
-            effect = encode(wanted, partial(self._sent.encode, lacking=sorted(lacking)))
-            call = seal({**turn, "turn": self._opened["turn"], "step": name, "effect": effect})
-            check_size(call, f"the step '{name}'", find_most_bytes())
             try:
                 stored = await self._perform(name, call, once=once)
             except ActivityError as error:
-                if lacks := _find_lacks(error):
-                    lacking |= set(lacks["lacking"])
-                    turn = {**self._opened, "offered": self._offered} if lacks["turn"] else turn
-                elif once and not is_cancelled():
+                if isinstance(error.cause, ApplicationError) and error.cause.type == MISSING:
+                    continue
+                if once and not is_cancelled():
                     return seal(UNKNOWN)  # its worker was lost: a person says what it did
-                else:
-                    raise
-                continue
+                raise
             if not isinstance(wanted, PlannedCall):
                 self._sent.have_arrived()
             self._sent.note(stored)
@@ -404,9 +434,3 @@ class TemporalSteps:
         await asyncio.sleep(seconds * workflow.random().uniform(1.0, 1.25))
 
     def emit(self, event: Event, /) -> None: ...
-
-
-def _find_lacks(error: ActivityError) -> Any:
-    """Return what a worker lacked that has begun nothing, or None for any other failure."""
-    cause = error.cause
-    return cause.details[0] if isinstance(cause, ApplicationError) and cause.type == MISSING else None
