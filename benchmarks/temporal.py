@@ -31,8 +31,7 @@ from tests.durable.temporal import TemporalServer
 STEPS = 2 + ROUNDS * (1 + CALLS) + 1  # the start, the tools, answers with calls, calls, and the last answer
 TURNS = 20
 PROCESSES = 5
-# A turn asks the server before each step whether the attempt still counts. Steps that need the conversation go through
-# the task queue of the worker that has it, and Temporal starts an activity of another queue 50 ms later.
+# A turn asks the server before each step whether the attempt still counts.
 LIMITS = {"processor time": 1.75, "time": 1.9}
 
 

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
 import pytest
 from hypothesis import given, strategies as st
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.converter import (
@@ -659,18 +660,37 @@ async def test_a_long_turn_ends_well(temporal: TemporalServer, keep: Keep) -> No
     assert size < 2 * rounds * characters
 
 
+@activity.defn
+async def fill() -> str:
+    """Return nearly as much as a history can hold of one activity."""
+    return "x" * 1_900_000
+
+
+@workflow.defn(sandboxed=False)
+class Crowded:
+    """Has a turn after so much else that its history is nearly full."""
+
+    @workflow.run
+    async def run(self) -> Any:
+        for _ in range(22):
+            await workflow.execute_activity(fill, start_to_close_timeout=timedelta(minutes=1))
+        return await turn(PromptAgent.model_validate(read_pages(1, 1)[0]))
+
+
 @in_event_loop
 async def test_a_history_that_is_nearly_full_ends_the_turn_and_says_so(temporal: TemporalServer) -> None:
-    agent, read = read_pages(6, 900_000, at_once=8)
     queue = new_id()
-    async with working(temporal, queue, tools=[read]) as client:
-        failure = await fail_turns(client, queue, {"source": agent})
+    async with working(temporal, queue, workflows=[Crowded], activities=[fill]) as client:
+        with pytest.raises(WorkflowFailureError) as raised:
+            await client.execute_workflow(Crowded.run, id=new_id(), task_queue=queue)
+    failure = raised.value.cause
+    assert isinstance(failure, ApplicationError)
     assert failure.type == "RunBroken"
     assert "the history of this workflow has 4" in str(failure)
     assert "context_budget" in str(failure)
 
 
-def read_pages(rounds: int, characters: int, at_once: int = 1) -> tuple[dict[str, Any], Any]:
+def read_pages(rounds: int, characters: int) -> tuple[dict[str, Any], Any]:
     """Return an agent that reads a page in each round, and its tool."""
 
     @tool(idempotent=True)
@@ -678,7 +698,7 @@ def read_pages(rounds: int, characters: int, at_once: int = 1) -> tuple[dict[str
         """Read a page."""
         return "x" * characters
 
-    calls = ([{"call": "read", "arguments": {"at": f"{n}/{at}"}} for at in range(at_once)] for n in range(rounds))
+    calls = ([{"call": "read", "arguments": {"at": f"{n}"}}] for n in range(rounds))
     model = {"id": "m", "provider": "scripted", "script": [*calls, "Done."]}
     return {"model": model, "instructions": "user:\nRead."}, read
 

@@ -63,7 +63,6 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.model.request import WireRequest
-from prompty.pipeline.late import resolve_late
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
 from prompty.providers import PROVIDERS, Api
@@ -276,7 +275,7 @@ class TurnActivities:
         source, options, inputs = wanted["source"], wanted["options"], wanted["inputs"]
         chosen = Settings(model=options.pop("model", None), options=options.pop("options", None))
         loaded = PromptAgent.model_validate(source) if isinstance(source, dict) else source
-        agent = resolve_late(load_agent(loaded, chosen))
+        agent = load_agent(loaded, chosen)
         secrets = self._find_secrets(agent, inputs)
         options.setdefault("tools", list(handlers_of(self._host.tools)))
         run_id = wanted["run"] or token_hex(16)

@@ -163,7 +163,7 @@ async def _open(wanted: Json) -> Any:
 
 def _plan(record: Record, hooks: Any, stop: Stop | None) -> tuple[Plan, TurnState]:
     """Return the plan of a turn. It looks nothing up: variables that were not set are the concern of workers."""
-    bare = dataclasses.replace(record, origins={**record.origins, "unset": []})
+    bare = dataclasses.replace(record, origins={**record.origins, "missing": []})
     offers_tools = bool(record.agent.get("tools") or record.options.get("tools"))
     plan, state = stored_plan(bare, hooks, partial(resolve_api, offers_tools=offers_tools))
     if state.resumed is not None:
