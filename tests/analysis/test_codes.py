@@ -14,6 +14,7 @@ _CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
 NO_CODES = {
     "site-packages",
     "dist-packages",
+    "date-time",
     "utf-8",
     "utf-8-sig",
     "invalid-id",

@@ -362,7 +362,7 @@ def test_azure_from_the_environment(
 MISSING = {
     "openai": "Set OPENAI_API_KEY, run `prompty keys set openai`, or write a `connection:` in the file.",
     "anthropic": "Set ANTHROPIC_API_KEY, run `prompty keys set anthropic`, or write a `connection:` in the file.",
-    "azure": "Set AZURE_OPENAI_ENDPOINT, or write a `connection:` in the file.",
+    "azure": "Set AZURE_OPENAI_ENDPOINT, or write endpoint: https://… in its `connection:`.",
 }
 
 

@@ -93,14 +93,22 @@ def find_access(agent: PromptAgent, variables: Variables, hosts: tuple[str, ...]
             secret = get_required_key(agent, written, variables.key, url, hosts)
             if not endpoint:
                 return Access(url, secret, _read_headers(variables))
-            is_own = written is not None or _get_variable(variables.key, url) == variables.key
-            source, target = TextOrigin.ENVIRONMENT, find_target(agent, hosts)
-            takes_headers = is_own and refuse_credential(variables.key, source, target, is_named=False) is None
-            return Access(endpoint, secret, _read_headers(variables) if takes_headers else ())
+            headers = _read_headers(variables)
+            if headers and not _may_add_headers(agent, variables.key, written, hosts):
+                headers = ()
+            return Access(endpoint, secret, headers)
         case AnonymousConnection(endpoint=endpoint):
             return Access(get_required_endpoint(endpoint), None)
         case other:
             raise unusable_connection(other.kind, agent.model.provider, ("key", "anonymous", "reference"))
+
+
+def _may_add_headers(agent: PromptAgent, variable: str, written: SecretStr | None, hosts: tuple[str, ...]) -> bool:
+    """Return True if headers from the environment may go to the endpoint in the file, as the provider's key may."""
+    target = find_target(agent, hosts)
+    if written is None and _get_variable(variable, target.endpoint) != variable:
+        return False
+    return refuse_credential(variable, TextOrigin.ENVIRONMENT, target, is_named=False) is None
 
 
 def _get_base_url(agent: PromptAgent, variables: Variables) -> str:
