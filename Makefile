@@ -136,7 +136,6 @@ soak: setup
 
 docs: setup
 	$(BIN)/python -m scripts.write_model_facts
-	$(BIN)/python -m scripts.write_default_models
 	$(BIN)/python -m scripts.write_model_pages
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_test_format.py

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from prompty.providers.facts import VALUES
-from scripts.verify_model_facts import load
-from scripts.write_model_facts import is_sure
+from scripts.write_model_facts import is_sure, load
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "model-facts.md"
 TITLES = {

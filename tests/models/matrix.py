@@ -22,7 +22,7 @@ from prompty.pipeline.model_override import override_model
 from prompty.pipeline.source_map import SourceMap
 from prompty.registry import Registry
 from scripts.pages import find_pages, read_blocks, save_block, save_page
-from scripts.verify_model_facts import load as load_facts
+from scripts.write_model_facts import load as load_facts
 from tests.servers.rules import RefusedRequest
 from tests.servers.rules_server import RulesServer
 

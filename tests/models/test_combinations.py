@@ -11,7 +11,7 @@ from prompty import invoke, loads
 from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.errors import ModelError, PromptyWarning, RequestError
-from scripts.verify_model_facts import load as load_facts
+from scripts.write_model_facts import load as load_facts
 from tests.servers.rules_server import RulesServer
 
 TOOL = "tools:\n- {name: look, kind: function, parameters: {at: string}}"

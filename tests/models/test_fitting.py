@@ -10,7 +10,7 @@ from prompty.providers import PROVIDERS, Api
 from prompty.providers.fitting import Fitted, find_refusals, fit_agent
 from prompty.registry import DEFAULT
 from prompty.testing import Script
-from scripts.verify_model_facts import load as load_facts
+from scripts.write_model_facts import load as load_facts
 
 SAMPLING = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 KEPT = ("seed", "stop_sequences", "allow_multiple_tool_calls")

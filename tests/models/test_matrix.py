@@ -12,7 +12,7 @@ from prompty import providers
 from prompty.errors import PromptyWarning
 from prompty.providers import PROVIDERS, facts
 from prompty.providers.fitting import fit_agent
-from scripts.verify_model_facts import load as load_facts
+from scripts.write_model_facts import load as load_facts
 from tests.models.matrix import Case, Matrix, iterate_cases, list_models, load_shipped
 
 TODAY = load_facts()["checked"]
