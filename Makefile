@@ -144,14 +144,11 @@ docs: setup
 	$(BIN)/python -m scripts.write_outputs
 	$(BIN)/python -m scripts.write_api_docs
 	$(BIN)/python -m scripts.write_command_docs
-	$(BIN)/python -m scripts.write_section_pages
 
-# Everything that Zensical warns of fails the build. It does not look at links that leave docs/, or at resources of other
-# hosts, so the built pages are checked again.
+# Everything that Zensical warns of fails the build: dead links and anchors among it.
 site: setup
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python -m scripts.write_site_texts build/site
-	$(BIN)/python -m scripts.check_site build/site
 
 # What a release uploads, checked.
 dist: setup
@@ -193,8 +190,9 @@ sbom: setup
 	$(BIN)/python -m pip --python build/sbom/bin/python install --quiet --only-binary :all: "$$(echo dist/*.whl)[all]"
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --of JSON -o build/sbom.cdx.json build/sbom/bin/python
 
+# The newest versions for every supported Python and system, with the hashes of their files.
 pin: setup
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --upgrade --group dev --editable ".[all]"
-	$(BIN)/python -m pip freeze --exclude-editable > requirements/dev.txt
-	$(BIN)/python -m scripts.add_hashes requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --upgrade pip uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --group dev --generate-hashes \
+		--no-annotate --no-header --output-file requirements/dev.txt pyproject.toml
+	$(MAKE) setup

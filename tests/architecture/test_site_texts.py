@@ -9,8 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from prompty import check
-from scripts.write_section_pages import list_pages, read_navigation
-from scripts.write_site_texts import build_index, write_texts
+from scripts.write_site_texts import SETTINGS, build_index, list_pages, write_texts
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "src" / "prompty" / ".agents" / "skills" / "prompty" / "SKILL.md"
@@ -20,7 +19,7 @@ LINK = re.compile(r"\]\(([^)]+)\)")
 
 def test_every_page_has_a_twin(tmp_path: Path) -> None:
     write_texts(tmp_path)
-    for page in list_pages(read_navigation()):
+    for page in list_pages(SETTINGS["nav"]):
         text = (tmp_path / page).read_text(encoding="utf-8")
         assert text.startswith("# "), page
 
@@ -31,7 +30,7 @@ def test_llms_txt_lists_every_page_once_and_its_links_lead_to_twins(tmp_path: Pa
     assert text == build_index()
     assert text.startswith("# prompty for Python\n\n> ")
     links = LINK.findall(text)
-    assert sorted(links) == sorted(list_pages(read_navigation()))
+    assert sorted(links) == sorted(list_pages(SETTINGS["nav"]))
     assert all((tmp_path / link).is_file() for link in links)
 
 
