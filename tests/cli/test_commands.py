@@ -290,8 +290,9 @@ def test_explain_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) 
     (tmp_path / "short.prompty").write_text(
         "---\nname: short\ndescription: Shortens\ninputs: {text: {kind: string, required: true}}\n---\n{{text}}\n"
     )
-    pay = "{name: pay, kind: function, approvalMode: always, bindings: {account: x}, "
-    pay += "parameters: [{name: amount, kind: integer, required: true, description: How much}, {name: account}]}"
+    pay = "{name: pay, kind: function, approvalMode: always, bindings: {account: x, key: {value: '${env:BANK_KEY}'}}, "
+    pay += "parameters: [{name: amount, kind: integer, required: true, description: How much}, "
+    pay += "{name: account}, {name: key}]}"
     child = "{name: shorten, kind: prompty, path: ./short.prompty}"
     file = tmp_path / "bank.prompty"
     file.write_text(f"---\nname: bank\nmodel: m\ntools:\n  - {pay}\n  - {child}\n---\nuser:\nHi\n")
@@ -299,6 +300,7 @@ def test_explain_shows_what_the_model_sees_and_what_it_does_not(tmp_path: Path) 
     assert done.stdout.partition("── functions ──\n")[2].partition("\n\n")[0].splitlines() == [
         "pay  (function; needs approval)",
         "    account: filled in by the host, not seen by the model",
+        "    key: filled in by the host with the variable BANK_KEY, not seen by the model",
         "shorten  (prompty shorten; runs without approval)",
     ]
     wire = json.loads(run("explain", file, "--provider", "anthropic", "--json").stdout)["body"]["tools"]

@@ -127,7 +127,7 @@ def test_explain_as_json_has_the_exact_body(server: Server, prompt: Path) -> Non
     server.answer(json_reply({}, 400))
     run("run", prompt, "--stream")
     assert shown["body"] == server.requests[0].body
-    assert [(one["name"], one["bound"]) for one in shown["functions"]] == [("look_up", ["secret", "user"])]
+    assert [(one["name"], one["bound"]) for one in shown["functions"]] == [("look_up", {"secret": [], "user": []})]
 
 
 def test_explain_for_another_provider(prompt: Path) -> None:

@@ -12,7 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.conditions import describe_policy
 from prompty.model.message import Json, Message, user
 from prompty.model.request import Function
-from prompty.model.tool import FunctionTool
+from prompty.model.tool import Binding, FunctionTool
 from prompty.pipeline.caching import BEFORE_TEXT, build_cached_request, choose_cache_use, find_static_texts
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, has_kinds, list_declared_functions
@@ -27,12 +27,13 @@ from prompty.wire.request import list_dropped_options
 
 
 class OfferedFunction(NamedTuple):
-    """A function, its tool in the file, its approval policy, and the parameters that the host fills in."""
+    """A function, its tool in the file, its approval policy, and the parameters that the host fills in, with the
+    environment variables in their values."""
 
     name: str
     source: str
     approval: str
-    bound: tuple[str, ...]
+    bound: dict[str, list[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,18 +99,27 @@ async def _list_all(agent: PromptAgent) -> tuple[list[Function], list[OfferedFun
         tool, policies = projected.tool, (projected.tool.approval_mode, projected.kind_tool.approval)
         functions.append(projected.function)
         approval = " and ".join(sorted({describe_policy(policy) for policy in policies}))
-        offered.append(
-            OfferedFunction(
-                projected.function.name, f"{tool.kind} {tool.name}", approval, tuple(sorted(projected.bindings))
-            )
-        )
+        bound = _name_variables(agent, tool.name, projected.bindings)
+        offered.append(OfferedFunction(projected.function.name, f"{tool.kind} {tool.name}", approval, bound))
     return functions, offered
 
 
 def _describe_function(agent: PromptAgent, function: Function) -> OfferedFunction:
     tool = next(tool for tool in agent.tools if tool.name == function.name)
     source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
-    return OfferedFunction(function.name, source, describe_policy(tool.approval_mode), tuple(sorted(tool.bindings)))
+    bound = _name_variables(agent, tool.name, tool.bindings)
+    return OfferedFunction(function.name, source, describe_policy(tool.approval_mode), bound)
+
+
+def _name_variables(agent: PromptAgent, tool: str, bindings: Mapping[str, Binding]) -> dict[str, list[str]]:
+    """Return the bound parameters of a tool, with the variables that the file names in their values."""
+    named: dict[str, list[str]] = {name: [] for name in sorted(bindings)}
+    written = list(bindings)
+    for use in (*agent.trust.uses, *agent.trust.missing):
+        match use.keys:
+            case ("tools", name, "bindings", key, *_) if name == tool:
+                named[written[key] if isinstance(key, int) else key].append(use.variable)
+    return named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

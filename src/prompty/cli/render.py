@@ -185,8 +185,9 @@ def _print_explanation(explanation: Explanation) -> None:
 
 def _describe_function(function: OfferedFunction) -> Iterator[str]:
     yield f"{function.name}  ({function.source}; {function.approval})"
-    for name in function.bound:
-        yield f"    {name}: filled in by the host, not seen by the model"
+    for name, variables in function.bound.items():
+        value = f" with the variable {' and '.join(variables)}" if variables else ""
+        yield f"    {name}: filled in by the host{value}, not seen by the model"
 
 
 def _print_heading(text: str) -> None:
