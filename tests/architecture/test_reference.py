@@ -160,6 +160,7 @@ NOT_VARIABLES = {
     *("EVENT_ONLY", "SPAN_ONLY", "SPAN_AND_EVENT"),  # values of a variable
     *("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"),  # flags of `os.open`
     *("INVALID_ARGUMENT", "NOT_FOUND", "INVALID_JSON", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"),  # words of a protocol
+    "API_KEY",  # how such names end
     "PROCESSOR_ARCHITECTURE",  # passed on to MCP servers, like PATH
 }
 

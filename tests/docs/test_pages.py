@@ -43,6 +43,8 @@ SHOWING = [page for page in PAGES if read_blocks(page)]
 RUNNING = [page for page in SHOWING if page not in TUTORIAL]
 VARIABLES = {
     "DATABASE_URL": "postgres://db",
+    "MODEL_KEY": "sk-1",
+    "MODEL_URL": "https://models.example/v1",
     "OPENAI_API_KEY": "sk-1",
     "SHOP_KEY": "x",
     "SHOP_URL": "https://shop.example",

@@ -170,7 +170,7 @@ def test_a_stored_run_sends_its_key_only_where_the_file_may(agent: PromptAgent) 
     stored = stored_agent(new_record("run", load(agent.path or "", **allowed), None, {}, {}), {})  # type: ignore[arg-type]  # by name
     with pytest.raises(RequestError, match=r"models\.invalid, which only the file names"):
         check_trust(stored, ())
-    trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"], **allowed)  # type: ignore[arg-type]
+    trusting = load(agent.path or "", trusted_endpoints=["https://models.invalid"], **allowed)  # type: ignore[arg-type]  # options by name
     check_trust(stored_agent(new_record("run", trusting, None, {}, {}), {}), ())
 
 

@@ -9,7 +9,7 @@ import pytest
 from prompty.errors import PromptyWarning
 from tests.servers.rules_over_http import TODAY
 from tests.servers.rules_server import RulesServer
-from tests.v1.corpus import ROOT, generate_inputs, load_quietly, name_of
+from tests.v1.corpus import ROOT, generate_inputs, load_quietly, name_of, set_variables
 from tests.ways import Way, sync_and_async
 
 if not ROOT.exists() and not os.environ.get("CI"):
@@ -72,6 +72,7 @@ INSTRUCTIONS_ALONE = {
 
 @pytest.fixture(autouse=True)
 def nobody_was_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_variables(monkeypatch)
     monkeypatch.setattr("prompty.pipeline.request._warned", set())
 
 

@@ -212,7 +212,7 @@ def test_a_module_that_loads_a_prompt_is_imported(
         monkeypatch.setenv(name, value)
     for name, text in (("mine", MODULE), ("test_mine", PYTEST), ("test_unit", UNITTEST)):
         (file.parent / f"{name}.py").write_text(text)
-    done = subprocess.run([sys.executable, *command], cwd=file.parent, capture_output=True, text=True, check=False)  # noqa: S603  ours
+    done = subprocess.run([sys.executable, *command], cwd=file.parent, capture_output=True, text=True, check=False)  # noqa: S603  our own code
     assert (done.returncode == 0) is works, done.stdout + done.stderr
     assert works or "missing_env='defer'" in done.stdout + done.stderr
 

@@ -233,7 +233,7 @@ def test_no_key_says_how_to_store_one() -> None:
         invoke(prompt())
     assert "run `prompty keys set openai`" in caught.value.fix
     find_key_file().write("openai", KEY)
-    with pytest.raises(RequestError, match="is named only by the file"):
+    with pytest.raises(RequestError, match="which only the file names"):
         invoke(prompt("{kind: key, endpoint: 'http://127.0.0.1:9/v1'}"))
 
 

@@ -55,7 +55,7 @@ def test_check_quotes_no_value_of_a_query(scheme: str) -> None:
         f"---\nmodel: {{id: m, connection: {{endpoint: '{scheme}h.example/v1?access={ACCESS}', apiKey: '${{env:A}}'}}}}"
     )
     problems = check_text(f"{text}\n---\nuser:\nHi", env={"A": "of-the-environment"})
-    assert [one.code for one in problems if "endpoint" in one.code]
+    assert [one.code for one in problems if "endpoint" in one.code or one.code == "untrusted-variable"]
     assert ACCESS not in "".join(map(str, problems))
 
 
@@ -83,7 +83,11 @@ def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptur
     with Server() as server:
         server.answer(json_reply(Chat().whole("Hello")))
         host = server.url.removeprefix("http://")
-        agent = loads(prompt(f"http://ada:{PASSWORD}@{host}/v1?access={ACCESS}"), env={"SOME_NAME": "x"})
+        agent = loads(
+            prompt(f"http://ada:{PASSWORD}@{host}/v1?access={ACCESS}"),
+            env={"SOME_NAME": "x"},
+            env_allowed=["SOME_NAME"],
+        )
         assert invoke(agent) == "Hello"
         close_clients()
         assert server.requests[0].path == f"/v1/chat/completions?access={ACCESS}"

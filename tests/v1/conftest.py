@@ -10,17 +10,14 @@ from azure.core.credentials import AccessToken
 
 from prompty.providers import register_connection
 from tests.loopback import Server, json_reply
-from tests.v1.corpus import ENDPOINTS, VARIABLES
+from tests.v1.corpus import ENDPOINTS, set_variables
 
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": '{"score": 5}'}, "finish_reason": "stop"}]}
 
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in VARIABLES.items():
-        monkeypatch.setenv(name, value)
-    for name in ENDPOINTS:
-        monkeypatch.setenv(name, "https://example.openai.azure.com")
+    set_variables(monkeypatch)
 
 
 class Credential:

@@ -4,6 +4,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from prompty import PromptAgent, load
 from prompty.errors import PromptyWarning
 from tests.public_data import SHARED
@@ -45,6 +47,14 @@ def list_files() -> list[Path]:
     """Return the files of the corpus; of equal ones, the first."""
     files = {file.read_bytes(): file for file in sorted(ROOT.rglob("*.prompty"), reverse=True)}
     return sorted(files.values())
+
+
+def set_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variables that the files name."""
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    for name in ENDPOINTS:
+        monkeypatch.setenv(name, "https://example.openai.azure.com")
 
 
 def name_of(file: Path) -> str:

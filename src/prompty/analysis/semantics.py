@@ -37,7 +37,7 @@ from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.credentials import find_implicit_refusal, find_refusal, find_target
 from prompty.providers.profiles import find_key_variables
 from prompty.registry import Registry
-from prompty.safety.origins import TextOrigin
+from prompty.safety.origins import TextOrigin, parse_origin
 from prompty.safety.redaction import mask_url
 from prompty.tools.kinds import (
     TOOL_KINDS,
@@ -389,6 +389,8 @@ def _find_refusals(agent: PromptAgent) -> Iterator[tuple[KeyPath, KeyPath, Refus
             continue
         refusal = find_refusal(candidate, hosts)
         endpoint = getattr(connection, "endpoint", None) or ""
+        if endpoint and parse_origin(endpoint) is None:
+            continue  # which is another problem
         is_named = isinstance(connection, ApiKeyConnection) and connection.api_key is not None
         is_named = is_named or any(use.keys[:2] == ("model", "connection") for use in candidate.trust.missing)
         is_unnamed = isinstance(connection, ApiKeyConnection) and endpoint and not is_named

@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_snake
 from prompty.errors import RequestError
 from prompty.model.tool import KNOWN_TOOL_KINDS
 from prompty.safety.origins import TRUST_VARIABLE, Origin, TextOrigin, is_built_in, parse_origin, parse_trusted
-from prompty.safety.redaction import is_credential_name
+from prompty.safety.redaction import is_credential_name, mask_url
 
 FieldPath = tuple[str | int, ...]
 ALLOW_VARIABLE = "PROMPTY_ENV_ALLOWED"
@@ -221,7 +221,8 @@ def refuse_address(target: Target) -> Refusal | None:
     """Return why no request at all may go to an address."""
     origin = parse_origin(target.endpoint)
     if origin is None:
-        return Refusal("the endpoint is not an absolute http(s) URL", "Write it as https://host/path, in ASCII.")
+        cause = f"the endpoint '{mask_url(target.endpoint)}' is not an absolute http(s) URL"
+        return Refusal(cause, "Write it with its scheme, in ASCII, like https://host/v1 or http://localhost:8080/v1.")
     if origin.scheme == "https" or origin.is_loopback or origin in target.trusted:
         return None
     return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {_trust(origin)}")
