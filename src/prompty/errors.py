@@ -100,7 +100,7 @@ class Problem:
     @property
     def url(self) -> str | None:
         """The section about this kind of problem on the documentation site, if there is a site."""
-        return f"{SITE}reference/problems/#{self.code}" if SITE else None
+        return f"{SITE}reference/problems/#{self.code}" if SITE and self.code else None
 
     def __str__(self) -> str:
         subject = f"{self.key}: " if self.key else ""
@@ -113,8 +113,10 @@ class PromptyError(Exception):
     `messages`: a legal history to continue with."""
 
     messages: tuple[Any, ...] = ()
-    # The problem in the file that caused the error, as `check` reports it.
+    # Where in the file the cause is: the line of the declared input, the tool, the model's key, or the body.
     problem: "Problem | None" = None
+    # The path of that key in the file, if the code that raised the error knows it.
+    keys: tuple[str | int, ...] = ()
 
     def __reduce__(self) -> Any:
         """Let other processes read an error that was pickled: few classes take their message as an argument."""
@@ -226,11 +228,12 @@ class RenderError(PromptyError, ValueError):
 class RequestError(PromptyError, ValueError):
     """The messages or options cannot be sent to this provider. `command_fix` is the fix on a command line."""
 
-    def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
+    def __init__(self, cause: str, fix: str, command_fix: str = "", *, keys: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"{cause}\n    {fix}")
         self.cause = cause
         self.fix = fix
         self.command_fix = command_fix
+        self.keys = keys
 
     def for_command_line(self) -> str:
         """Return the message with the fix of a command line."""
@@ -481,6 +484,7 @@ class UnknownName(PromptyError, LookupError):
         self.cause: str = f"no {kind} is called '{name}'"
         self.fix: str = f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register your own."
         super().__init__(f"{self.cause}\n    {self.fix}")
+        self.kind = kind
         self.name = name
         self.known = known
 

@@ -1,18 +1,15 @@
 """An error of a model call names the call: provider, model, URL, file and attempt, without secrets."""
 
 import asyncio
-import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prompty import ModelError, PromptAgent, PromptyError, invoke_async, load, turn
-from prompty.analysis import places
+from prompty import ModelError, PromptAgent, PromptyError, load, turn
 from prompty.durable.codec import error_from, error_to_json
-from prompty.errors import PromptyWarning, Refused, StreamCut
+from prompty.errors import InputError, Refused, StreamCut
 from prompty.events import FellBack, ModelFailed, Retry
 from prompty.pipeline import executor_of
 from prompty.testing import Fault, Player, Recorder, Script, answer, call
@@ -174,21 +171,55 @@ def test_a_refusal_in_a_stream_names_the_call() -> None:
     assert str(seen.error) == "Model refused: I can't\n    Model 'a' of openai, attempt 1."
 
 
-@pytest.mark.parametrize("broken", ["before the call", "in the call"])
-def test_async_code_reads_the_file_of_an_error_on_another_thread(
-    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+BROKEN = {
+    "a provider": ("model: {id: m, provider: opnai}\n", "user:\nHi", 2),
+    "an engine": ("model: m\ntemplate:\n  format: jinja3\n", "user:\nHi", 4),
+    "an API": ("model:\n  id: m\n  apiType: chats\n", "user:\nHi", 4),
+    "a tool without a function": (
+        "model: m\ntools:\n- name: a\n  kind: mine\n- name: b\n  kind: function\n",
+        "user:\nHi",
+        6,
+    ),
+    "a tool of an unknown kind": ("model: m\ntools:\n- name: a\n  kind: mine\n", "user:\nHi", 5),
+    "a line of the body": ("model: m\n", "user:\nHi\n{{ 1 / 0 }}", 6),
+}
+
+
+@every_way
+@pytest.mark.parametrize(("keys", "body", "line"), BROKEN.values(), ids=BROKEN)
+def test_an_error_has_its_place_although_the_file_is_gone(
+    way: Way, keys: str, body: str, line: int, tmp_path: Path
 ) -> None:
-    threads: list[threading.Thread] = []
-    monkeypatch.setattr(places, "place_error", lambda *_: threads.append(threading.current_thread()))
-    options: Any = {"fallbacks": [{"id": 3}]} if broken == "before the call" else {}
-    agent = load(write_prompt(tmp_path, "http://127.0.0.1"))
+    path = tmp_path / "a.prompty"
+    path.write_text(f"---\n{keys}---\n{body}\n")
+    agent = load(path)
+    path.unlink()
+    with Script():
+        error = way.turn(agent, sendable=False).error
+    assert isinstance(error, PromptyError)
+    assert error.problem is not None
+    assert (error.problem.path, error.problem.line) == (str(path), line)
+    assert str(error).startswith(f"{path}:{line}:")
 
-    async def main() -> None:
-        with Script(Fault(ModelError("down"))), pytest.raises(PromptyError):
-            await invoke_async(agent, max_retries=0, **options)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PromptyWarning)  # of the reply that the first case does not use
-        asyncio.run(main())
-    assert len(threads) == 1
-    assert threads[0] is not threading.current_thread()
+@every_way
+def test_each_input_has_its_place_although_the_file_is_gone(way: Way, tmp_path: Path) -> None:
+    path = tmp_path / "a.prompty"
+    path.write_text("---\nmodel: m\ninputs:\n  a: {kind: string}\n  b: {kind: string, required: true}\n---\nHi\n")
+    agent = load(path)
+    path.unlink()
+    error = way.turn(agent, {"a": 3, "c": 4}).error
+    assert isinstance(error, InputError)
+    assert {one.name: one.place for one in error.problems} == {"a": f"{path}:4", "b": f"{path}:5", "c": f"{path}:3"}
+
+
+def test_what_the_program_replaced_has_no_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.prompty"
+    path.write_text("---\nmodel: {id: m, apiType: chat}\n---\nuser:\nHi\n")
+    agent = load(path)
+    api = agent.model_copy(update={"model": agent.model.model_copy(update={"api_type": "chats"})})
+    body = agent.model_copy(update={"instructions": "{{ 1 / 0 }}"})
+    for changed in (api, body):
+        with Script(), pytest.raises(PromptyError) as caught:
+            turn(changed)
+        assert caught.value.problem is None

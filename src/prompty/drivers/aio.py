@@ -17,7 +17,6 @@ from prompty.drivers.driver import (
     Moment,
     Question,
     Results,
-    add_place,
     advance,
     check_deadline,
     count_streamed,
@@ -49,6 +48,7 @@ from prompty.loop.effects import (
 from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
+from prompty.pipeline.places import place_error
 from prompty.providers import AsyncBytes, has_live_transport
 from prompty.tools.calls import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
@@ -108,7 +108,7 @@ class AsyncDriver(Driver):
                         yield Outcome(cast(T, end.value))
                         return
                     except PromptyError as error:
-                        await asyncio.to_thread(add_place, error, self.targets[0].agent)
+                        place_error(error, self.targets[0].agent)
                         raise
                     answer = failure = None
                     if type(effect) is Emit:

@@ -17,7 +17,6 @@ from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.options import Settings
-from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, Event
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
@@ -201,10 +200,3 @@ def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: 
         return loop.throw(failure) if failure else loop.send(answer)
     with spans.inside():
         return loop.throw(failure) if failure else loop.send(answer)
-
-
-def add_place(error: PromptyError, agent: PromptAgent) -> None:
-    """Add the place in the agent's file to an error that has one."""
-    from prompty.analysis.places import place_error  # only a failed run reads its file again
-
-    place_error(error, agent)

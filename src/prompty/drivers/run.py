@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from prompty.drivers import aio, sync
-from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host, add_place
+from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.span_attributes import describe_version
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
@@ -49,6 +49,7 @@ from prompty.pipeline.caching import CacheUse, choose_cache_use
 from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import override_model
 from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
+from prompty.pipeline.places import place_error
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
@@ -181,7 +182,7 @@ def open_run(
             driver = run.sync_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
-            add_place(error, agent)
+            place_error(error, agent)
             raise
 
 
@@ -202,7 +203,7 @@ async def open_run_async(
             driver = run.async_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
-            await to_thread(add_place, error, agent)
+            place_error(error, agent)
             raise
 
 

@@ -19,7 +19,6 @@ from prompty.drivers.driver import (
     Moment,
     Question,
     Results,
-    add_place,
     advance,
     check_deadline,
     count_streamed,
@@ -51,6 +50,7 @@ from prompty.loop.effects import (
 from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
+from prompty.pipeline.places import place_error
 from prompty.providers import Bytes, has_live_transport
 from prompty.tracing.spans import NULL_SPAN
 from prompty.wire.json_bytes import MALFORMED, read_reply
@@ -87,7 +87,7 @@ class SyncDriver(Driver):
                     except StopIteration as end:
                         return cast(T, end.value)
                     except PromptyError as error:
-                        add_place(error, self.targets[0].agent)
+                        place_error(error, self.targets[0].agent)
                         raise
                     answer = failure = None
                     if type(effect) is Emit:

@@ -2,8 +2,8 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote, unquote_plus
@@ -11,13 +11,13 @@ from urllib.parse import unquote, unquote_plus
 from pydantic import BeforeValidator, Field, InstanceOf, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from prompty.errors import WrongArgument
+from prompty.errors import Problem, WrongArgument
 from prompty.model.connection import Connection
 from prompty.model.definition import Definition
 from prompty.model.property import Properties, Property
 from prompty.model.request import OutputSchema
 from prompty.model.tool import DeclaredTools, bind_inputs
-from prompty.model.trust import HOST_BUILT, Trust
+from prompty.model.trust import HOST_BUILT, FieldPath, Trust
 from prompty.registry import AGENT_PICKLER, DEFAULT, Registry, import_object
 from prompty.safety.html import to_text, write_table
 from prompty.safety.redaction import MASK, is_credential_name, leaves, mask_secrets, mask_url
@@ -154,6 +154,18 @@ class BodyLines:
         return place._replace(line=place.line + line - self.starts[index])
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of an agent's keys and lines in its file, with the model and the body that it had there.
+
+    All are equal: they are no part of the prompt.
+    """
+
+    locate: Callable[[FieldPath], Problem] | None = field(default=None, repr=False, compare=False)
+    model: Model | None = field(default=None, repr=False, compare=False)
+    body: str = field(default="", repr=False, compare=False)
+
+
 class PromptAgent(Frontmatter):
     """A loaded prompt: its frontmatter, its body, and the path of its file.
 
@@ -168,6 +180,7 @@ class PromptAgent(Frontmatter):
     base_dir: Path | None = Field(None, exclude=True, repr=False, description="The folder of the files it names.")
     allowed_roots: tuple[Path, ...] = Field((), exclude=True, repr=False, description="Other folders of such files.")
     body_lines: SkipJsonSchema[InstanceOf[BodyLines] | None] = Field(None, exclude=True, repr=False)
+    places: SkipJsonSchema[InstanceOf[Places]] = Field(Places(), exclude=True, repr=False)
     result_schema: SkipJsonSchema[InstanceOf[OutputSchema] | None] = Field(None, exclude=True, repr=False)
     registry: SkipJsonSchema[InstanceOf[Registry]] = Field(DEFAULT, exclude=True, repr=False)
     trust: SkipJsonSchema[InstanceOf[Trust]] = Field(HOST_BUILT, exclude=True, repr=False)
@@ -275,10 +288,10 @@ def _named_secrets(value: object) -> Iterator[str]:
 
 
 def _credentials(connection: object) -> Iterator[str]:
-    for field in ("api_key", "client_secret"):
-        if secret := getattr(connection, field, None):
+    for name in ("api_key", "client_secret"):
+        if secret := getattr(connection, name, None):
             yield secret.get_secret_value().strip()
-    for url in (getattr(connection, field, None) or "" for field in ("endpoint", "token_url")):
+    for url in (getattr(connection, name, None) or "" for name in ("endpoint", "token_url")):
         for user in _URL_USER.findall(url):
             yield from (*user.split(":"), *map(unquote, user.split(":")))
         for name, value in _URL_QUERY.findall(url):

@@ -19,6 +19,7 @@ from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Document, ParsedFrontmatter, open_document, read_frontmatter
+from prompty.pipeline.places import keep_places
 from prompty.pipeline.references import References, StrPath
 from prompty.pipeline.source_map import MAX_PROBLEMS, first_problems
 from prompty.registry import DEFAULT, Registry
@@ -268,7 +269,7 @@ def _build(document: Document, references: References, registry: Registry, path:
         notes = source.problems(outdated.notes, parts.frontmatter_start)
         notes += first_problems(source.problems(outdated.body_notes, parts.body_start))
         warnings.warn("\n".join(map(str, notes)), PromptyWarning, stacklevel=4)  # of `load` and `loads`
-    agent = built.agent
+    agent = keep_places(built.agent, document, frontmatter.source_map)
     if agent.trust.uses or agent.trust.missing:
         agent = _place_variables(agent, references, frontmatter, document)
     remember_secrets([*secrets_in(agent), *references.secrets])

@@ -17,6 +17,7 @@ from prompty.model.property import RICH_KINDS
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
 from prompty.parsers import PARSERS
 from prompty.pipeline.load import StrPath, open_agent
+from prompty.pipeline.places import BODY
 from prompty.pipeline.validate import (
     ExtraInputs,
     find_bound_names,
@@ -244,7 +245,10 @@ def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderEr
     """Return an error with the file and line that a line of the body comes from."""
     path, line = agent.body_lines.locate(line) if agent.body_lines else FileLine(None, line)
     own = f"the body of {agent.path.name}" if agent.path else None
-    return RenderError(error.cause, error.fix, line, own if path is None else path.name)
+    located = RenderError(error.cause, error.fix, line, own if path is None else path.name)
+    if path is None:
+        located.keys = (BODY, line)
+    return located
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:

@@ -38,7 +38,9 @@ def build_request(
     is_named = agent.model.id or agent.trust.lacks("model", "id")
     if not is_named and api.path:  # a host's executor may choose its own model
         others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
-        raise RequestError(NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}")
+        raise RequestError(
+            NO_MODEL, f"Pass model='provider:id', {others}", f"Pass --model provider:id, {others}", keys=("model",)
+        )
     offered = list_functions(agent) if functions is None else functions
     read = normalize_history(read_messages(messages), api.call_ids)
     if agent.tools:

@@ -84,7 +84,7 @@ class SourceText:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.text = text
-        self._cursor, self._cursor_line = 0, 1
+        self._cursor = (0, 1)
 
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
         """Return findings in the half that starts at `offset` as problems of the file."""
@@ -109,12 +109,11 @@ class SourceText:
 
     def _position(self, at: int) -> tuple[int, int]:
         # Count lines from the last position: findings are nearly in order, and there may be many.
-        if at >= self._cursor:
-            self._cursor_line += self.text.count("\n", self._cursor, at)
-        else:
-            self._cursor_line -= self.text.count("\n", at, self._cursor)
-        self._cursor = at
-        return self._cursor_line, at - self.text.rfind("\n", 0, at)
+        # Threads may share the text, so position and line change together.
+        last, line = self._cursor
+        line += self.text.count("\n", last, at) if at >= last else -self.text.count("\n", at, last)
+        self._cursor = (at, line)
+        return line, at - self.text.rfind("\n", 0, at)
 
 
 class SourceMap:

@@ -323,6 +323,7 @@ class Provider:
         raise RequestError(
             f"the provider '{self.key}' has no API of type '{api_type}'",
             f"Write `apiType:` with one of {', '.join(self.apis)}.",
+            keys=("model", "apiType"),
         )
 
 

@@ -200,6 +200,7 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
     return RequestError(
         f"the provider '{provider}' cannot use a connection of kind '{kind}'",
         f"Write `kind:` one of {', '.join(others)} or {last}.",
+        keys=("model", "connection", "kind"),
     )
 
 

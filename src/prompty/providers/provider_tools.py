@@ -64,7 +64,7 @@ def add_provider_tools(agent: PromptAgent, api: Api, extra: Mapping[str, Any]) -
     """Return `additionalProperties` with the tools that the provider runs. Raise RequestError for what the API cannot
     apply."""
     for problem in find_tool_problems(agent, api):
-        raise RequestError(problem.cause, problem.fix)
+        raise RequestError(problem.cause, problem.fix, keys=("tools", problem.at, problem.key))
     written = [_write(tool, api) for tool in agent.tools if runs_at_provider(tool)]
     added = {**extra, "tools": [*_get_list(extra, "tools"), *(tool.entry for tool in written)]}
     if servers := [tool.server for tool in written if tool.server]:

@@ -103,21 +103,18 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
 
     If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind.
     """
-    kinds, names = agent.registry[TOOL_KINDS], set(taken)
+    names = set(taken)
     projected: list[ProjectedTool] = []
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
         if runs_at_provider(tool):
             continue  # it has no functions here
-        if not kinds.has(tool.kind):  # an error before the first model call (L5)
-            raise UnknownKind(tool, sorted({*KNOWN_TOOL_KINDS, *kinds.names()}))
-        kind = kinds.get(tool.kind)
-        if tool.kind not in _LOCAL_KINDS:
-            check_tool_variables(agent, tool)
-        kind_tools = await kind.describe(tool, agent)
-        for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
-            raise error
+        try:
+            kind_tools = await _describe(tool, agent)
+        except ToolError as error:
+            error.keys = error.keys or ("tools", tool.name)
+            raise
         for kind_tool in kind_tools:
             declared = _bindable(kind_tool)
             bindings = {name: binding for name, binding in tool.bindings.items() if name in declared}
@@ -131,6 +128,18 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+async def _describe(tool: ToolDefinition, agent: PromptAgent) -> Sequence[KindTool]:
+    kinds = agent.registry[TOOL_KINDS]
+    if not kinds.has(tool.kind):  # an error before the first model call (L5)
+        raise UnknownKind(tool, sorted({*KNOWN_TOOL_KINDS, *kinds.names()}))
+    if tool.kind not in _LOCAL_KINDS:
+        check_tool_variables(agent, tool)
+    kind_tools = await kinds.get(tool.kind).describe(tool, agent)
+    for error in find_unmatched(tool, {name for kind_tool in kind_tools for name in _bindable(kind_tool)}):
+        raise error
+    return kind_tools
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -187,6 +196,7 @@ class UnknownKind(ToolError):
             f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register a handler with "
             f"`register_tool_kind`. A function named '{tool.name}' can also run it.",
         )
+        self.keys = ("tools", tool.name, "kind")
 
 
 def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:

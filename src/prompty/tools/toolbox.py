@@ -110,15 +110,12 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
     for tool in agent.tools:
         if tool.name in tools:
             raise ToolError(f"two tools are named '{tool.name}'", "Rename one of them.")
-        if isinstance(tool, FunctionTool):
-            tools[tool.name] = _bind(tool, handlers.get(tool.name), agent)
-        elif isinstance(tool, CustomTool):
-            if handler := handlers.get(tool.name) or _find_registered(tool, agent):
-                tools[tool.name] = _bind_custom(tool, handler)
-        elif tool.name in handlers:
-            raise ToolError(
-                f"the function '{tool.name}' has the same name as a tool of kind '{tool.kind}'", "Rename one of them."
-            )
+        try:
+            if bound := _bind_declared(tool, handlers.get(tool.name), agent):
+                tools[tool.name] = bound
+        except ToolError as error:
+            error.keys = error.keys or ("tools", tool.name)
+            raise
     for name, handler in handlers.items():
         if name not in tools:
             signature = handler.signature
@@ -131,6 +128,20 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
     for name in tools:
         check_function_name(name)
     return tools
+
+
+def _bind_declared(tool: ToolDefinition, handler: Handler | None, agent: PromptAgent) -> BoundTool | None:
+    """Return a tool that a function runs, or None for one of another kind."""
+    if isinstance(tool, FunctionTool):
+        return _bind(tool, handler, agent)
+    if isinstance(tool, CustomTool):
+        found = handler or _find_registered(tool, agent)
+        return _bind_custom(tool, found) if found else None
+    if handler:
+        raise ToolError(
+            f"the function '{tool.name}' has the same name as a tool of kind '{tool.kind}'", "Rename one of them."
+        )
+    return None
 
 
 async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) -> dict[str, BoundTool]:

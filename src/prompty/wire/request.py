@@ -58,7 +58,7 @@ def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
 def refuse_one_of(agent: PromptAgent) -> None:
     """Raise RequestError for a `oneOf` in a strict schema, which the API would refuse (F17)."""
     for found in find_strict_one_of(agent):
-        raise RequestError(found.cause, found.fix)
+        raise RequestError(found.cause, found.fix, keys=found.keys)
 
 
 def have_same_words(text: str, other: str) -> bool:
@@ -107,7 +107,7 @@ def merge_tools(
     if (raw := (options.additional_properties or {}).get("tools")) is None:
         return [write(function) for function in functions]
     for found in find_raw_tool_problems(options, [function.name for function in functions]):
-        raise RequestError(found.cause, found.fix)
+        raise RequestError(found.cause, found.fix, keys=found.keys)
     return [*raw, *(write(function) for function in functions)]
 
 

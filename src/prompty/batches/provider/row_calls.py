@@ -8,7 +8,6 @@ from contextlib import closing
 from typing import cast
 
 from prompty.batches.job import BatchJob
-from prompty.drivers.driver import add_place
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.target import HttpTarget, describe_failure, resolve_api, resolve_target
 from prompty.errors import ModelError, PromptyError, RequestError
@@ -21,6 +20,7 @@ from prompty.model.event import Done
 from prompty.model.message import Reply
 from prompty.model.paused import Paused
 from prompty.model.request import WireRequest
+from prompty.pipeline.places import place_error
 from prompty.providers.aws import AwsSignature
 from prompty.providers.endpoint import Endpoint
 
@@ -62,7 +62,7 @@ class RowCalls:
             except StopIteration as end:
                 return cast(Done, end.value)  # without tools, nothing pauses
             except PromptyError as error:
-                add_place(error, self.agent)
+                place_error(error, self.agent)
                 raise
         # the loop would call again: a fallback, or the rest of an answer that is not complete
         raise (
