@@ -21,7 +21,7 @@ PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard exam
 	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
 .PHONY: setup check baselines format types workflows prose extension code-server helix dist first-answer tutorial release sbom test coverage test-rest \
-	$(TIERS:%=test-%) test-pythons conformance bench docs site pin soak nightly
+	$(TIERS:%=test-%) conformance bench docs site pin soak nightly
 
 setup: $(VENV)/.ready
 
@@ -112,10 +112,6 @@ test-timing: setup
 $(filter-out test-timing,$(TIERS:%=test-%)): test-%: setup
 	$(PYTEST) $(PARALLEL) -m "$* and not timing"
 
-# The fast tests on other Pythons, each in a Debian of its own that has it (root, Linux).
-test-pythons: setup
-	for suite in trixie forky; do bash scripts/test_in_debian.sh $$suite || exit 1; done
-
 conformance: setup
 	$(BIN)/pytest --collect-only -qqq --spec-report
 
@@ -128,7 +124,7 @@ bench: setup
 nightly: setup dist code-server helix
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
 	dpkg --status $(EDITORS) > /dev/null 2>&1 || apt-get install --quiet=2 --yes $(EDITORS)
-	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial test-pythons
+	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial
 	$(BIN)/python -m benchmarks.run --quick
 
 soak: setup
@@ -139,7 +135,7 @@ docs: setup
 	$(BIN)/python -m scripts.write_model_pages
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_test_format.py
-	$(BIN)/python scripts/write_provider_docs.py
+	$(BIN)/python -m scripts.write_provider_docs
 	$(BIN)/python -m scripts.write_conformance
 	$(BIN)/python -m scripts.write_outputs
 	$(BIN)/python -m scripts.write_api_docs

@@ -17,6 +17,7 @@ DOCS = ROOT / "docs"
 FIXTURES = DOCS / "fixtures"
 GIVEN = "given"  # files that a page takes as given: pictures, rows, a service
 REPLIES = "replies.yaml"  # what the model of a page answers
+WRITTEN = "<!-- `make docs` writes the rest. -->\n"
 
 _BLOCK = re.compile(r'^(`{3,})([\w+-]*)(?: title="([^"]+)")?\n(.*?)^\1$', re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -67,6 +68,11 @@ def write_blocks(text: str, written: Mapping[int, str]) -> str:
         if block.line in written:
             lines[block.line : block.line + block.text.count("\n")] = written[block.line].split("\n")[:-1]
     return "\n".join(lines)
+
+
+def read_head(page: Path) -> str:
+    """Return what is written by hand at the top of a generated page, with the mark that ends it."""
+    return page.read_text(encoding="utf-8").partition(WRITTEN)[0] + WRITTEN
 
 
 def save_page(page: Path, folder: Path) -> None:

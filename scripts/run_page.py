@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from scripts.model_server import serve_replies
 from scripts.pages import REPLIES, Block, Step, get_fixtures, read_blocks, save_block, save_given
@@ -92,7 +93,8 @@ class _Shell:
     """Runs commands in one folder. A free port takes the place of the one that the pages use."""
 
     def __init__(self, work: Path, environment: dict[str, str], stack: ExitStack) -> None:
-        self._work, self._environment = work, environment
+        self._work = work
+        self._where: dict[str, Any] = {"cwd": work, "env": environment, "stdin": subprocess.DEVNULL}
         self._port = _find_port()
         self._background = stack.enter_context(ExitStack())
         self._waits = False
@@ -117,35 +119,23 @@ class _Shell:
             self._waits = True
             self._background.enter_context(self._start(line.removesuffix(" &")))
             return ""
+        printed: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         try:
             done = subprocess.run(  # noqa: S602  the commands of our own pages
-                line,
-                shell=True,
-                cwd=self._work,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=_COMMAND_SECONDS,
-                check=False,
+                line, shell=True, **self._where, **printed, text=True, timeout=_COMMAND_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
-            printed = (error.output or b"").decode(errors="replace")
-            message = f"`{line}` did not end within {_COMMAND_SECONDS:.0f} s. It printed: {printed!r}"
+            output = (error.output or b"").decode(errors="replace")
+            message = f"`{line}` did not end within {_COMMAND_SECONDS:.0f} s. It printed: {output!r}"
             raise TimeoutError(message) from None
         output = done.stdout.replace(self._port, "8000").replace(str(self._work), "…")
         return output if output.endswith("\n") or not output else f"{output}\n"
 
     @contextmanager
     def _start(self, line: str) -> Iterator[None]:
+        silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen(  # noqa: S603  the commands of our own pages
-            ["/bin/sh", "-c", f"exec {line}"],
-            cwd=self._work,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            ["/bin/sh", "-c", f"exec {line}"], **self._where, **silent
         ) as process:
             try:
                 if self._port in line:

@@ -41,9 +41,8 @@ def main() -> None:
                 for step, output in outcome.differences:
                     sys.exit(f"{page.name}: $ {step.command}\nthe page says:\n{step.output}\nprinted:\n{output}")
             print(f"{page.name}: as printed", flush=True)
-            shutil.rmtree(
-                folder / "work" / Path(SOURCE).parts[0], ignore_errors=True
-            )  # pytest would look for tests in it
+            # pytest would look for tests in it
+            shutil.rmtree(folder / "work" / Path(SOURCE).parts[0], ignore_errors=True)
     print(f"{commands} commands in {time.monotonic() - start:.1f} seconds. Every output is as the tutorial says.")
 
 

@@ -2,7 +2,7 @@
 the help that the commands print themselves. What stands below the mark of a page is written by hand, and stays."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +118,6 @@ def read_notes(path: Path) -> str:
     return text[text.index(MARK) :] if MARK in text else ""
 
 
-def join_notes(parts: Iterable[str]) -> str:
-    return "\n".join(part for part in parts if part)
-
-
 def pages() -> dict[Path, str]:
     """Return the text of each page."""
     commands = list_commands()
@@ -129,7 +125,7 @@ def pages() -> dict[Path, str]:
     written = {OVERVIEW: TABLE.sub(lambda _: build_table(commands), overview)}
     for name, command in commands.items():
         path = FOLDER / f"{name}.md"
-        written[path] = join_notes([build_page(name, command), read_notes(path)])
+        written[path] = "\n".join(filter(None, [build_page(name, command), read_notes(path)]))
     return written
 
 

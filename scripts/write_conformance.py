@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.requirements import INFORMATIVE, REQUIREMENTS, Requirement
+from scripts.pages import read_head
+from tests.requirements import REQUIREMENTS, Requirement
 from tests.spec_report import Proofs, scan_marks
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "conformance.md"
@@ -17,41 +18,10 @@ TITLES = {
 }
 STATES = ("implemented", "departs", "missing")
 
-HEAD = """---
-search:
-  exclude: true # its rows would hide the pages that people look for
----
-
-# Conformance
-
-prompty implements five documents. This page lists every requirement in them, with the tests that prove it.
-`make docs` writes the page from `tests/requirements.py` and from the marks of the tests.
-
-- **Implemented**: the tests in the row prove the requirement.
-- **Departs**: prompty does something else on purpose. The link leads to the reason.
-  The tests in the row prove what happens instead.
-- **Missing**: no test proves the requirement. The row names the gap.
-
-## What counts as a requirement
-
-A reader splits the documents into statements: sentences, items of lists, rows of tables and lines of pseudo-code.
-It leaves out figures and samples of code.
-
-- A statement with MUST, SHOULD, MAY or a related keyword always has a row.
-- A statement with "must", "never", "always", "only" or "cannot" always has a row, because two documents are guides
-  without keywords.
-- Any other statement has a row if it describes behavior. Such a row counts as a MUST.
-- The other {informative} statements ask for nothing: introductions, reasons, and headings of lists.
-
-Statements can share a row, and one statement can have several rows. The words are ours, not the documents'.
-
-## Summary
-"""
-
 
 def build_page(proofs: Proofs) -> str:
     """Return the text of the page."""
-    parts = [HEAD.format(informative=sum(len(found.split()) for found in INFORMATIVE.values())), *build_summary(), ""]
+    parts = [read_head(PAGE), "## Summary", "", *build_summary(), ""]
     for number, title in TITLES.items():
         parts += [f"## {number} {title}", ""]
         for section, entries in REQUIREMENTS.items():
@@ -76,24 +46,15 @@ def count(entries: Iterable[Requirement]) -> str:
     """Return the cells of the summary for `entries`."""
     entries = list(entries)
     statements = {statement for entry in entries for statement in entry.statements}
-    states = [get_state(entry) for entry in entries]
+    states = ["missing" if one.missing else "departs" if one.departs else "implemented" for one in entries]
     return " | ".join(map(str, (len(statements), len(entries), *map(states.count, STATES))))
-
-
-def get_state(entry: Requirement) -> str:
-    return "missing" if entry.missing else "departs" if entry.departs else "implemented"
-
-
-def find_reason(number: str) -> str:
-    """Return the place that explains a departure. Those with a D are rows of a table, without a place of their own."""
-    return (
-        "../explanation/differences.md" if number.startswith("D") else f"../explanation/decisions.md#{number.lower()}"
-    )
 
 
 def build_row(entry: Requirement, files: set[str]) -> str:
     tests = ", ".join(f"`tests/{file}`" for file in sorted(files))
-    departs = f"departs, [{entry.departs}]({find_reason(entry.departs)}): " if entry.departs else ""
+    # Those with a D are rows of a table, without a place of their own.
+    page = "differences.md" if entry.departs.startswith("D") else f"decisions.md#{entry.departs.lower()}"
+    departs = f"departs, [{entry.departs}](../explanation/{page}): " if entry.departs else ""
     proof = f"**missing**: {entry.missing}" if entry.missing else f"{departs}{tests}"
     return f"| {entry.text.replace('<', '&lt;')} | {entry.strength} | {proof} |"
 

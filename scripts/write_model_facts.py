@@ -17,7 +17,6 @@ from prompty.providers.facts import VALUES
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "facts" / "models.yaml"
 TARGET = ROOT / "src" / "prompty" / "providers" / "model_facts.json"
-SURE = ("official", "measured")
 CONFIDENCE = ("unknown", "secondary", "measured", "official")  # weakest first
 
 Words = Annotated[str, Field(max_length=160)]
@@ -84,11 +83,8 @@ def check(path: Path = FILE) -> list[str]:
         if (row.match is None) == (row.ids is None):
             problems.append(f"{where}: needs match or ids, not both")
         problems += [f"{where}.{name}: {problem}" for name, fact in row.facts.items() for problem in _find(data, fact)]
-        problems += [
-            f"{where}.{name}: value {fact.value!r} is not allowed"
-            for name, fact in row.facts.items()
-            if name in VALUES and not _is_allowed(name, fact.value)
-        ]
+        wrong = [name for name, fact in row.facts.items() if name in VALUES and not _is_allowed(name, fact.value)]
+        problems += [f"{where}.{name}: value {row.facts[name].value!r} is not allowed" for name in wrong]
         status, ends = row.facts.get("status"), row.facts.get("ends")
         if status and ends and status.value != ("ended" if ends.value <= data.checked else "deprecated"):
             problems.append(f"{where}: ends {ends.value}, but its status is {status.value}")
@@ -138,7 +134,7 @@ def is_sure(data: Mapping[str, Any], fact: Mapping[str, Any]) -> bool:
     checked, written = data["checked"], fact["date"]
     months = 12 * (checked.year - written.year) + checked.month - written.month
     limit = data["choices"]["max_age_months"]["value"]
-    return fact["confidence"] in SURE and (months, checked.day) <= (limit, written.day)
+    return fact["confidence"] in ("official", "measured") and (months, checked.day) <= (limit, written.day)
 
 
 def write() -> str:

@@ -1,9 +1,8 @@
 """Run pages of the documentation, and write what their commands print into the pages.
 
-    python -m scripts.write_outputs [--check] [PAGE…]
+    python -m scripts.write_outputs [PAGE…]
 
-Outputs that already match are left alone, so a `…` in an output stays. With `--check` nothing is written, and a page
-that says something else fails.
+Outputs that already match are left alone, so a `…` in an output stays.
 """
 
 import sys
@@ -38,24 +37,17 @@ def run(page: Path) -> list[Outcome]:
         return list(run_page(page, work, make_environment(home)))
 
 
-def main(pages: list[Path], *, check: bool) -> None:
-    """Run each page, and write it or compare it."""
-    different = []
+def main(pages: list[Path]) -> None:
+    """Run each page, and write it if it prints something else."""
     for page in pages:
         outcomes = run(page)
         if unseen := [outcome for outcome in outcomes if outcome.block.line == NOWHERE and outcome.differences]:
             sys.exit(f"{page.relative_to(ROOT)}: nothing shows what this prints: {unseen}")
         text = page.read_text(encoding="utf-8")
-        written = write_outputs(text, outcomes)
-        print(page.relative_to(ROOT), "" if written == text else "differs" if check else "written", flush=True)
-        if written != text:
-            different.append(page)
-            if not check:
-                page.write_text(written, encoding="utf-8")
-    if check and different:
-        sys.exit("run: python -m scripts.write_outputs " + " ".join(str(page.relative_to(ROOT)) for page in different))
+        if (written := write_outputs(text, outcomes)) != text:
+            page.write_text(written, encoding="utf-8")
+        print(page.relative_to(ROOT), "" if written == text else "written", flush=True)
 
 
 if __name__ == "__main__":
-    names = [name for name in sys.argv[1:] if name != "--check"]
-    main([Path(name).resolve() for name in names] or PAGES, check="--check" in sys.argv)
+    main([Path(name).resolve() for name in sys.argv[1:]] or PAGES)

@@ -12,17 +12,11 @@ from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, PROFILES, Profile
 from prompty.registry import DEFAULT
 from prompty.tools import Function
+from scripts.pages import read_head
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference" / "providers"
 
-HEADS = {
-    "openai": "OpenAI, and every server that speaks its format: set `connection.endpoint`.",
-    "anthropic": "Anthropic's Messages API.",
-    "foundry": (
-        "Microsoft Foundry and Azure OpenAI (`provider: azure`): OpenAI's formats with Azure's addresses. "
-        "A `kind: key` connection sends the key, `kind: foundry` a token from azure-identity (extra `azure`)."
-    ),
-}
+KEYS = ("openai", "anthropic", "foundry")
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments='{"city":"Oslo"}')
 MESSAGES: dict[str, list[Message]] = {
@@ -43,7 +37,7 @@ TOOL = Function(
 
 
 def page(provider: Provider) -> str:
-    parts = [f"# {provider.key}", "", HEADS[provider.key], ""]
+    parts = [read_head(FOLDER / f"{provider.key}.md")]
     for api_type, api in provider.apis.items():
         parts += [f"## `apiType: {api_type}`", "", f"`POST …{api.path}`", "", *options(api), ""]
         if api_type in ("chat", "responses"):
@@ -79,35 +73,8 @@ def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Fun
     return f"`{text}`"
 
 
-PROFILES_HEAD = """# Servers
-
-Other companies' servers speak OpenAI's or Anthropic's format, with differences. prompty knows those below, and
-adapts each request to the server that it goes to. It recognizes a server by its host. The file can name the host, or
-the environment (`OPENAI_BASE_URL`), or a client that you registered. `localhost` stands for every address of this
-machine. Any other host is a compatible server.
-
-To use a server, name its endpoint and its key in the file:
-
-```yaml
-model:
-  id: llama-3.3-70b-versatile
-  provider: openai
-  connection:
-    kind: key
-    endpoint: https://api.groq.com/openai/v1
-    apiKey: ${env:GROQ_API_KEY}
-```
-
-A key from the variable in the table may go to the hosts in its row. You don't need to list them as trusted.
-`prompty models` prints these addresses, and `prompty models FILE` asks the server of a file for its models.
-
-If a server runs behind your own host, prompty treats it as a compatible server. To choose the field for reasoning
-yourself, write `metadata: {reasoning: reasoning}`, `reasoning_content` or `none`. A current vLLM reads `reasoning`.
-"""
-
-
 def profiles_page() -> str:
-    parts = [PROFILES_HEAD, "## Addresses", ""]
+    parts = [read_head(FOLDER / "profiles.md"), "## Addresses", ""]
     parts += ["| server | `provider` | hosts | endpoint | key | header | `apiType` |", "|---|---|---|---|---|---|---|"]
     for profile in PROFILES:
         hosts = ", ".join(f"`{host}`" for host in profile.hosts) or "any other"
@@ -117,12 +84,8 @@ def profiles_page() -> str:
             f"| [{profile.title}]({profile.docs}) | `{profile.provider}` | {hosts} | `{profile.base_url}` | {key} | "
             f"`{profile.auth}` | {apis} |"
         )
-    parts += ["", "## Chat requests", ""]
-    parts += [
-        "| server | output limit | seed | `developer` becomes | schema of `outputs` | reasoning goes back as | "
-        "ids of calls | left out |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    columns = "output limit | seed | `developer` becomes | schema of `outputs` | reasoning goes back as | ids of calls"
+    parts += ["", "## Chat requests", "", f"| server | {columns} | left out |", "|---|---|---|---|---|---|---|---|"]
     parts += [f"| {profile.title} | {' | '.join(describe_chat(profile))} |" for profile in list_chat_profiles()]
     return "\n".join(parts) + "\n"
 
@@ -151,11 +114,10 @@ def describe_chat(profile: Profile) -> list[str]:
 
 
 def pages() -> dict[Path, str]:
-    written = {FOLDER / f"{key}.md": page(DEFAULT[PROVIDERS].get(key)) for key in HEADS}
+    written = {FOLDER / f"{key}.md": page(DEFAULT[PROVIDERS].get(key)) for key in KEYS}
     return {**written, FOLDER / "profiles.md": profiles_page()}
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True, parents=True)
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")

@@ -35,6 +35,10 @@ def read_twin(path: str) -> str:
     return FRONTMATTER.sub("", (DOCS / path).read_text(encoding="utf-8"))
 
 
+def read_title(path: str) -> str:
+    return read_twin(path).removeprefix("# ").partition("\n")[0]
+
+
 def build_index() -> str:
     """Return the text of `llms.txt`: the sections of the site with a link for each page."""
     lines = [f"# {SETTINGS['site_name']}", "", f"> {SETTINGS['site_description']}", ""]
@@ -42,13 +46,8 @@ def build_index() -> str:
     lines += [f"Each page below is Markdown. Install from a checkout: `{install}`. Import: `prompty`."]
     for section in SETTINGS["nav"]:
         [(title, entries)] = section.items()
-        lines += ["", f"## {title}", "", *(build_line(path) for path in list_pages(entries))]
+        lines += ["", f"## {title}", "", *(f"- [{read_title(path)}]({path})" for path in list_pages(entries))]
     return "\n".join(lines) + "\n"
-
-
-def build_line(path: str) -> str:
-    title = read_twin(path).removeprefix("# ").partition("\n")[0]
-    return f"- [{title}]({path})"
 
 
 def write_texts(site: Path) -> None:

@@ -149,12 +149,9 @@ def _scripted(script: list[Any]) -> PromptAgent:
     return PromptAgent.model_validate({"model": model, "instructions": "user:\nWhat colour is it?"})
 
 
-def write_test_baseline(folder: Path) -> None:
-    write_baseline(folder / "desk.baseline.json", {"is green": "passed", "is heavy [m]": "failed"})
-
-
-def write_keys(folder: Path) -> None:
+def write_baseline_and_keys(folder: Path) -> None:
     KeyFile(folder / "keys.json").write("openai", "a-key-that-opens-nothing")
+    write_baseline(folder / "desk.baseline.json", {"is green": "passed", "is heavy [m]": "failed"})
 
 
 def write_mcp_pins(folder: Path) -> None:
@@ -164,16 +161,8 @@ def write_mcp_pins(folder: Path) -> None:
 
 
 WRITERS: list[Callable[[Path], None]] = [
-    write_pause,
-    write_session,
-    write_recording,
-    write_traces,
-    write_batch,
-    write_provider_batch,
-    write_workflow,
-    write_test_baseline,
-    write_keys,
-    write_mcp_pins,
+    *(write_pause, write_session, write_recording, write_traces, write_batch, write_provider_batch, write_workflow),
+    *(write_baseline_and_keys, write_mcp_pins),
 ]
 
 

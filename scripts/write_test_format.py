@@ -4,18 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from prompty.cases.case_file import (
-    Case,
-    CaseFile,
-    Check,
-    Defaults,
-    Expect,
-    JudgeRules,
-    Range,
-    Similarity,
-    ToolCalls,
-    ValueCheck,
-)
+from prompty.cases import case_file
+from prompty.cases.case_file import Case, CaseFile, Check, Defaults, ToolCalls
 
 PATH = Path(__file__).parent.parent / "docs" / "reference" / "test-files.md"
 _HEAD = """\
@@ -29,7 +19,7 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel], type[BaseModel] | None], ...] 
     ("The file", "", CaseFile, None),
     ("Defaults", "Values for every case. A case adds to `inputs`, `tools`, `tags` and `expect`.", Defaults, None),
     ("Cases", "A case has the keys of `defaults`, and these:", Case, Defaults),
-    ("Levels", "`expect` has checks by level. A level takes one check, or a list of checks.", Expect, None),
+    ("Levels", "`expect` has checks by level. A level takes one check, or a list of checks.", case_file.Expect, None),
     (
         "Checks",
         "All conditions of a check must hold. Where a check needs data and the answer is text, the text must be JSON, "
@@ -44,9 +34,9 @@ _SECTIONS: tuple[tuple[str, str, type[BaseModel], type[BaseModel] | None], ...] 
         ToolCalls,
         None,
     ),
-    ("Ranges", "A number alone is both limits.", Range, None),
-    ("Similarity", "", Similarity, None),
-    ("Judges", "`judge` at the top of the file says when a judge may fail a build.", JudgeRules, None),
+    ("Ranges", "A number alone is both limits.", case_file.Range, None),
+    ("Similarity", "", case_file.Similarity, None),
+    ("Judges", "`judge` at the top of the file says when a judge may fail a build.", case_file.JudgeRules, None),
 )
 
 
@@ -62,7 +52,7 @@ def page_text() -> str:
         table = "\n".join(["| key | meaning |", "|---|---|", *rows])
         parts.append(f"## {title}\n\n{intro}\n\n{table}\n" if intro else f"## {title}\n\n{table}\n")
         if part is ToolCalls:
-            values = ", ".join(f"`{name}`" for name in ValueCheck.model_fields)
+            values = ", ".join(f"`{name}`" for name in case_file.ValueCheck.model_fields)
             parts.append(f"A check of arguments takes {values}.\n")
     return "\n".join(parts)
 

@@ -13,7 +13,6 @@ from prompty.analysis.check import check_text
 from prompty.drivers.children import ChildKind
 from prompty.registry import Registry
 from prompty.tools.kinds import TOOL_KINDS
-from scripts.first_answer import BLOCK, COMMAND
 from scripts.pages import find_pages, read_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +74,8 @@ def test_the_first_example_runs_as_printed(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [ROOT / "README.md"], ids=lambda page: page.name)
 def test_the_commands_of_the_first_page_print_what_stands_there(page: Path, tmp_path: Path) -> None:
     """Installing and real models are left to `scripts/first_answer.py`."""
-    steps = [step for block in BLOCK.findall(page.read_text(encoding="utf-8")) for step in COMMAND.findall(block)]
-    steps = [(command, output) for command, output in steps if not re.search("^pip |--model", command)]
+    commands = [step for block in read_blocks(page) for step in block.steps]
+    steps = [step for step in commands if not re.search("^pip |--model", step.command)]
     assert len(steps) >= 2
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "prompty"

@@ -17,7 +17,6 @@ from prompty.model.agent import Frontmatter
 from prompty.model.definition import Definition
 from prompty.pipeline import TurnOptions
 from scripts import write_api_docs, write_command_docs
-from scripts.signatures import format_signature, format_type
 from scripts.write_api_docs import list_modules, list_names
 from scripts.write_command_docs import list_commands, list_subcommands
 
@@ -194,16 +193,3 @@ def test_every_decision_that_is_mentioned_leads_somewhere() -> None:
     }
     assert {"W11", "F14"} <= mentioned
     assert mentioned - described == set()
-
-
-def example(a: int, /, b: "str | None" = None, *rest: bytes, c: list[int] | None, **more: object) -> dict[str, int]:
-    raise NotImplementedError
-
-
-def test_a_signature_is_written_as_people_write_it() -> None:
-    text = (
-        "example(a: int, /, b: str | None = None, *rest: bytes, c: list[int] | None, **more: object) -> dict[str, int]"
-    )
-    assert " ".join(format_signature("example", example).replace(",\n)", ")").split()).replace("( ", "(") == text
-    assert format_type(events.Event) == "Event"
-    assert format_type(list[int | None], " or ") == "list[int or None]"

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from prompty import check
-from scripts.first_answer import BLOCK, COMMAND, Step
+from scripts.pages import Step, read_blocks
 from tests.real.llama import llama_server
 
 ROOT = Path(__file__).parents[2] / "examples"
@@ -54,8 +54,7 @@ def copy(tmp_path: Path) -> Copy:
 
 def read_steps(folder: Path) -> list[Step]:
     """Return the commands that a README shows, but for those that install."""
-    blocks = BLOCK.findall((folder / "README.md").read_text(encoding="utf-8"))
-    steps = [Step(*found) for block in blocks for found in COMMAND.findall(block)]
+    steps = [step for block in read_blocks(folder / "README.md") for step in block.steps]
     return [step for step in steps if not step.command.startswith("pip ")]
 
 
