@@ -21,7 +21,7 @@ PROSE = README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md $(wildcard exam
 	$(filter-out docs/fixtures/% docs/reference/api/% docs/reference/commands/% docs/reference/errors.md docs/reference/events.md docs/reference/index.md docs/reference/model-facts.md, $(shell find docs -name '*.md'))
 
 .PHONY: setup check baselines format types workflows prose extension code-server helix dist first-answer tutorial release sbom test coverage test-rest \
-	$(TIERS:%=test-%) conformance bench docs site pin soak nightly
+	$(TIERS:%=test-%) conformance bench docs site pin soak nightly engines
 
 setup: $(VENV)/.ready
 
@@ -125,7 +125,20 @@ nightly: setup dist code-server helix
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
 	dpkg --status $(EDITORS) > /dev/null 2>&1 || apt-get install --quiet=2 --yes $(EDITORS)
 	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial
+	$(MAKE) engines ENGINES=dask
 	$(BIN)/python -m benchmarks.run --quick
+
+# The programs of the page "Run on many machines" on the real engines, beside the same calls by hand.
+ENGINES ?= dask ray spark
+
+engines: build/engines/.ready
+	build/engines/bin/python -m benchmarks.engines $(ENGINES)
+
+build/engines/.ready: pyproject.toml
+	command -v java > /dev/null || apt-get install --quiet=2 --yes default-jre-headless
+	$(PYTHON) -m venv build/engines
+	build/engines/bin/python -m pip install --quiet --editable . "ray[data]" "dask[distributed]" pyspark
+	touch $@
 
 soak: setup
 	PROMPTY_SOAK=1 $(BIN)/pytest -n 2 tests/security tests/providers tests/loop tests/analysis tests/conversations tests/memory tests/durable tests/batch tests/cases tests/transports tests/lsp tests/real
