@@ -86,8 +86,9 @@ build/forky/usr/bin/hx:
 	debootstrap --variant=minbase --include=hx forky build/forky \
 		"$$(apt-get indextargets --format '$$(REPO_URI)' | head -n 1)" sid > build/helix.log
 
+# It reports, and fails nothing: a linter knows words, not readers.
 prose: $(NPM)/.ready
-	$(NPM)/node_modules/.bin/textlint $(PROSE)
+	-$(NPM)/node_modules/.bin/textlint $(PROSE)
 
 # What a contributor runs all day. The other tiers start processes, databases, browsers or real servers, take long, or
 # measure time.
