@@ -202,6 +202,8 @@ class It(unittest.TestCase):
         (["-m", "unittest", "test_unit.py"], {"PROMPTY_MISSING_ENV": "defer"}, True),
         (["-m", "unittest", "test_unit.py"], {}, False),
         (["-c", "import mine"], {}, False),
+        (["-m", "IPython", "-c", "import mine"], {}, False),
+        (["-m", "IPython", "-c", "import mine"], {"PROMPTY_MISSING_ENV": "defer"}, True),
     ],
 )
 def test_a_module_that_loads_a_prompt_is_imported(
