@@ -24,8 +24,8 @@ from prompty.errors import MissingExtra, PromptyError, RequestError, RunRefused
 
 try:
     from dbos import DBOS, DBOSClient, StepInfo
-except ModuleNotFoundError as missing:
-    raise MissingExtra("dbos", "dbos") from missing
+except ModuleNotFoundError as _missing:
+    raise MissingExtra("dbos", "dbos") from _missing
 
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans

@@ -24,8 +24,8 @@ from prompty.errors import MissingExtra, RequestError
 
 try:
     from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
-except ModuleNotFoundError as missing:
-    raise MissingExtra("temporalio", "temporal") from missing
+except ModuleNotFoundError as _missing:
+    raise MissingExtra("temporalio", "temporal") from _missing
 
 from prompty.drivers.run import parse_decisions
 from prompty.durable.codec import decision_to_json

@@ -31,7 +31,8 @@ class WatchedTurn:
 
     def __init__(self, workflow_id: str, earlier: "Sequence[WatchedTurn]") -> None:
         self.workflow_id = workflow_id
-        self.is_lost = self.has_ended = False
+        self.is_lost: bool = False
+        self.has_ended: bool = False
         self._earlier = [turn for turn in earlier if turn.workflow_id == workflow_id]
         self.step: int | None = None  # the number of its first step, once that is stored
         self._task = asyncio.current_task()

@@ -196,7 +196,7 @@ class UnknownKind(ToolError):
             f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register a handler with "
             f"`register_tool_kind`. A function named '{tool.name}' can also run it.",
         )
-        self.keys = ("tools", tool.name, "kind")
+        self.keys: tuple[str | int, ...] = ("tools", tool.name, "kind")
 
 
 def locate_file(path: str, tool: ToolDefinition, agent: PromptAgent) -> Path:
