@@ -203,7 +203,7 @@ def _assert_python_agrees(file: Path, problem: Problem) -> None:
             assert error is not None
             assert error.problem is not None
             assert error.problem.path == problem.path
-            assert error.problem.line == (0 if problem.code in ("empty-file", "missing-model") else problem.line)
+            assert error.problem.line == problem.line
             assert str(error) == str(error.problem)
         return
     with pytest.raises(LoadError) as caught:

@@ -26,7 +26,8 @@ def keep_places(agent: PromptAgent, document: Document, source_map: SourceMap) -
 
 
 def _locate(document: Document, source_map: SourceMap, keys: FieldPath) -> Problem:
-    """Return the place of a key, or of its nearest parent. Its line is 0 if the file has no such key."""
+    """Return the place of a key, or of its nearest parent, where it has to be written. An input or a tool that the file
+    does not declare has the line 0."""
     source, parts, *_ = document
     if keys[0] == BODY:
         line = split_lines(parts.body)[int(keys[1]) - 1]
@@ -37,8 +38,7 @@ def _locate(document: Document, source_map: SourceMap, keys: FieldPath) -> Probl
     [problem] = source.problems([finding], start)
     path = Path(problem.path).absolute()
     shown = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-    needed = 2 if keys[0] in ("inputs", "tools") else 1
-    is_known = keys[0] == BODY or len(source_map.find(keys)[2]) >= min(needed, len(keys))
+    is_known = keys[0] not in ("inputs", "tools") or len(source_map.find(keys)[2]) >= min(2, len(keys))
     return replace(problem, path=shown) if is_known else Problem(code="", message="", fix="", path=shown, line=0)
 
 
