@@ -40,7 +40,8 @@ from scripts.run_tutorial import PAGES as TUTORIAL
 
 PAGES = find_pages("tutorial", "how-to", "explanation")
 SHOWING = [page for page in PAGES if read_blocks(page)]
-RUNNING = [page for page in SHOWING if page not in TUTORIAL]
+ON_ENGINES = DOCS / "how-to" / "run-on-many-machines.md"  # `make engines` runs its programs, on Ray, Spark and Dask
+RUNNING = [page for page in SHOWING if page not in TUTORIAL and page != ON_ENGINES]
 VARIABLES = {
     "DATABASE_URL": "postgres://db",
     "MODEL_KEY": "sk-1",

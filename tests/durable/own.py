@@ -59,10 +59,14 @@ class Program:
 
     def pause(self, id: str = "mine") -> Paused:
         """Wait until a workflow waits for a person."""
-        until(lambda: find_pause(DBOS, id) is not None)
-        found = find_pause(DBOS, id)
-        assert found is not None
-        return found
+        found: list[Paused] = []
+
+        def look() -> bool:  # once: an answer may end the pause before a second look
+            found.extend(filter(None, [find_pause(DBOS, id)]))
+            return bool(found)
+
+        until(look)
+        return found[0]
 
     def steps(self, id: str = "mine") -> list[str]:
         """The names of the stored steps, without the run that they belong to."""

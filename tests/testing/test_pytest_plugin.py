@@ -117,6 +117,7 @@ def test_the_plugin_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own code
     assert set(done.stdout.split()) == {
         "prompty",
+        "prompty.lazy",
         "prompty.version",
         "prompty.testing",
         "prompty.testing.pytest_plugin",
