@@ -70,8 +70,48 @@ def _find_option_fix(name: str, function: str, allowed: type) -> str:
     return question.rstrip() or "Pass inputs as a mapping: {'name': value}."
 
 
-def make_resume_settings(function: str, paused: object, options: Mapping[str, Any]) -> Settings:
-    """Return the settings for the options of `resume`, with the paused turn's session."""
+_ALLOWED: dict[str, type] = {
+    "run": CallOptions,
+    "invoke": CallOptions,
+    "turn": TurnOptions,
+    "resume": TurnOptions,
+}
+
+
+def describe_call(
+    function: str,
+    source: AgentOrPath,
+    inputs: Inputs,
+    output_type: type[Any] | None,
+    stream: bool,
+    details: bool,
+    options: Mapping[str, Any],
+    *,
+    messages: Sequence[object] | None = None,
+    paused: Paused | None = None,
+    verdicts: Verdicts | None = None,
+) -> Invocation:
+    """Return the call of a public function, or of its `_async` form, after checking its arguments."""
+    verb = function.removesuffix("_async")
+    if verb == "resume":
+        options = {**options, "session_id": _find_session(paused, options)}
+    settings = make_settings(function, _ALLOWED[verb], options)
+    _check_details(details, stream)
+    return Invocation(
+        operation="turn" if verb == "resume" else verb,  # type: ignore[arg-type]  # one of its literals
+        source=source,
+        settings=settings if messages is None else replace(settings, messages=messages),
+        inputs=inputs,
+        output_type=output_type,
+        stream=stream,
+        paused=paused,
+        verdicts=verdicts,
+        details=details,
+    )
+
+
+def _find_session(paused: object, options: Mapping[str, Any]) -> str | None:
+    """Return the session of a paused turn. `resume` may name it again, but no other."""
     if not isinstance(paused, Paused):
         raise RequestError(
             f"expected a Paused, got {type(paused).__name__}", "Pass the result of `turn`, or Paused.from_json(value)."
@@ -82,7 +122,19 @@ def make_resume_settings(function: str, paused: object, options: Mapping[str, An
             f"the paused turn belongs to {own}, not to the session '{options['session_id']}'",
             "Leave session_id= out: the turn continues where it was paused.",
         )
-    return make_settings(function, TurnOptions, {**options, "session_id": paused.session_id})
+    return paused.session_id
+
+
+def _check_details(details: bool, stream: bool) -> None:
+    """Raise an error if `details` cannot be had."""
+    for name, flag in (("details", details), ("stream", stream)):
+        if flag.__class__ is not bool:
+            raise WrongArgument(f"{name}=…", flag, "True or False", f"Write {name}=True.")
+    if details and stream:
+        raise RequestError(
+            "`details=True` and `stream=True` exclude each other",
+            "Read `usage`, `cost` and `messages` from the stream.",
+        )
 
 
 @overload
@@ -125,39 +177,7 @@ def run(
     **options: Any,
 ) -> Any:
     """Call the model once, with messages you already have. `messages` may be dicts in wire form."""
-    settings = make_settings("run", CallOptions, options)
-    return start(run_invocation(agent_or_path, messages, settings, output_type, stream, details))
-
-
-def run_invocation(
-    source: AgentOrPath,
-    messages: Sequence[object],
-    settings: Settings,
-    output_type: type[Any] | None,
-    stream: bool,
-    details: bool,
-) -> Invocation:
-    return Invocation(
-        operation="run",
-        source=source,
-        settings=replace(settings, messages=messages),
-        output_type=output_type,
-        stream=stream,
-        details=check_details(details, stream),
-    )
-
-
-def check_details(details: bool, stream: bool) -> bool:
-    """Return `details`, or raise an error if it cannot be had."""
-    for name, flag in (("details", details), ("stream", stream)):
-        if flag.__class__ is not bool:
-            raise WrongArgument(f"{name}=…", flag, "True or False", f"Write {name}=True.")
-    if details and stream:
-        raise RequestError(
-            "`details=True` and `stream=True` exclude each other",
-            "Read `usage`, `cost` and `messages` from the stream.",
-        )
-    return details
+    return start(describe_call("run", agent_or_path, None, output_type, stream, details, options, messages=messages))
 
 
 @overload
@@ -205,18 +225,7 @@ def invoke(
     Raises `ResultError` for an answer that does not have the shape of the file's `outputs`.
     With `details`, returns a `Result` with the value, usage, cost, finish reason, model and messages.
     """
-    settings = make_settings("invoke", CallOptions, options)
-    return start(
-        Invocation(
-            operation="invoke",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=settings,
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-        )
-    )
+    return start(describe_call("invoke", agent_or_path, inputs, output_type, stream, details, options))
 
 
 @overload
@@ -277,18 +286,7 @@ def turn(
     of the file's `outputs`, the model is asked once to correct it; then `ResultError` is raised. With `details`, the
     result is a `Result` with the value, usage, cost, finish reason, model and messages.
     """
-    settings = make_settings("turn", TurnOptions, options)
-    return start(
-        Invocation(
-            operation="turn",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=settings,
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-        )
-    )
+    return start(describe_call("turn", agent_or_path, inputs, output_type, stream, details, options))
 
 
 invoke_agent = turn
@@ -367,19 +365,10 @@ def resume(
     `verdicts` are the verdicts on `paused.pending`, in order, or some of them by key. Pass the model, the tools, the
     gate, the guardrails and the inputs for bindings again. The calls run with the arguments in `paused`.
     """
-    return start(
-        Invocation(
-            operation="turn",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=make_resume_settings("resume", paused, options),
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-            paused=paused,
-            verdicts=verdicts,
-        )
+    call = describe_call(
+        "resume", agent_or_path, inputs, output_type, stream, details, options, paused=paused, verdicts=verdicts
     )
+    return start(call)
 
 
 def process(agent_or_path: AgentOrPath, response: object) -> object:

@@ -6,9 +6,9 @@ from typing import Any, Literal, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from prompty.api import Verdicts, check_details, make_resume_settings, make_settings, run_invocation, takes_options
+from prompty.api import Verdicts, describe_call, takes_options
 from prompty.chunks import chunk_events_async, get_decoder
-from prompty.drivers.run import AgentOrPath, Inputs, Invocation, Result, start_async
+from prompty.drivers.run import AgentOrPath, Inputs, Result, start_async
 from prompty.drivers.stream import AsyncPromptyStream
 from prompty.drivers.target import process_response_async
 from prompty.errors import RequestError
@@ -133,8 +133,8 @@ async def run_async(
     **options: Any,
 ) -> Any:
     """Call the model once, with messages you already have. With `stream=True`, await it to get the stream."""
-    settings = make_settings("run_async", CallOptions, options)
-    return await start_async(run_invocation(agent_or_path, messages, settings, output_type, stream, details))
+    call = describe_call("run_async", agent_or_path, None, output_type, stream, details, options, messages=messages)
+    return await start_async(call)
 
 
 @overload
@@ -177,17 +177,8 @@ async def invoke_async(
     **options: Any,
 ) -> Any:
     """Run a prompt once, like `invoke`. With `stream=True`, await it to get the stream."""
-    settings = make_settings("invoke_async", CallOptions, options)
     return await start_async(
-        Invocation(
-            operation="invoke",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=settings,
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-        )
+        describe_call("invoke_async", agent_or_path, inputs, output_type, stream, details, options)
     )
 
 
@@ -244,18 +235,7 @@ async def turn_async(
     **options: Any,
 ) -> Any:
     """Run one turn of a conversation, like `turn`. With `stream=True`, await it to get the stream."""
-    settings = make_settings("turn_async", TurnOptions, options)
-    return await start_async(
-        Invocation(
-            operation="turn",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=settings,
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-        )
-    )
+    return await start_async(describe_call("turn_async", agent_or_path, inputs, output_type, stream, details, options))
 
 
 invoke_agent_async = turn_async
@@ -330,16 +310,7 @@ async def resume_async(
     **options: Any,
 ) -> Any:
     """Continue a paused turn, like `resume`. With `stream=True`, await it to get the stream."""
-    return await start_async(
-        Invocation(
-            operation="turn",
-            source=agent_or_path,
-            inputs=inputs,
-            settings=make_resume_settings("resume_async", paused, options),
-            output_type=output_type,
-            stream=stream,
-            details=check_details(details, stream),
-            paused=paused,
-            verdicts=verdicts,
-        )
+    call = describe_call(
+        "resume_async", agent_or_path, inputs, output_type, stream, details, options, paused=paused, verdicts=verdicts
     )
+    return await start_async(call)
