@@ -133,14 +133,36 @@ def _restore_error(kind: type[PromptyError], arguments: tuple[object, ...]) -> P
     return error
 
 
-class WrongArgument(PromptyError, TypeError):
+class _Explained(PromptyError):
+    """An error whose message is its cause and, on a line of its own, its fix. `command_fix` is the fix on a command
+    line, if it differs."""
+
+    cause: str = ""  # those of an error that was stored before it had them
+    fix: str = ""
+    command_fix: str = ""
+
+    def __init__(
+        self, cause: str, fix: str, command_fix: str = "", *, keys: tuple[str | int, ...] = (), where: str = ""
+    ) -> None:
+        super().__init__(f"{where}{cause}\n    {fix}" if fix else f"{where}{cause}")
+        self.cause = cause
+        self.fix = fix
+        self.command_fix = command_fix
+        self.keys = keys
+
+    def for_command_line(self) -> str:
+        """Return the message with the fix of a command line."""
+        if not self.command_fix:
+            return str(self)
+        return str(self).replace(self.fix, self.command_fix) if self.fix else f"{self}\n    {self.command_fix}"
+
+
+class WrongArgument(_Explained, TypeError):
     """A function of prompty got an argument of the wrong type. Nothing was sent and nothing ran."""
 
     def __init__(self, argument: str, value: object, expected: str, fix: str) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
-        self.cause: str = f"{argument} takes {expected}, not {found}"
-        self.fix = fix
-        super().__init__(f"{self.cause}\n    {fix}")
+        super().__init__(f"{argument} takes {expected}, not {found}", fix)
 
 
 def check_path(path: object, argument: str, expected: str) -> None:
@@ -213,31 +235,18 @@ class InvalidMessage(PromptyError, ValueError):
     """A value is not a message, or not a part of one."""
 
 
-class RenderError(PromptyError, ValueError):
+class RenderError(_Explained, ValueError):
     """The template is invalid, or exceeded its limits. `line` counts within `file`: a partial, or the prompt's body."""
 
     def __init__(self, cause: str, fix: str, line: int | None = None, file: str | None = None) -> None:
         where = f"line {line} of {file or 'the body'}: " if line else ""
-        super().__init__(f"{where}{cause}\n    {fix}")
-        self.cause = cause
-        self.fix = fix
+        super().__init__(cause, fix, where=where)
         self.line = line
         self.file = file
 
 
-class RequestError(PromptyError, ValueError):
+class RequestError(_Explained, ValueError):
     """The messages or options cannot be sent to this provider. `command_fix` is the fix on a command line."""
-
-    def __init__(self, cause: str, fix: str, command_fix: str = "", *, keys: tuple[str | int, ...] = ()) -> None:
-        super().__init__(f"{cause}\n    {fix}")
-        self.cause = cause
-        self.fix = fix
-        self.command_fix = command_fix
-        self.keys = keys
-
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return str(self).replace(self.fix, self.command_fix) if self.command_fix else str(self)
 
 
 class ModelError(PromptyError):
@@ -327,7 +336,7 @@ class ResponseFailed(ModelError, ValueError):
 ResultReason = Literal["text", "shape", "cut", "filtered", "empty", "refusal", "stopped"]
 
 
-class ResultError(PromptyError, ValueError):
+class ResultError(_Explained, ValueError):
     """An answer does not match the requested type or the file's `outputs`. `text` is the answer as it came.
 
     `reason` is `text` (not JSON), `shape` (other JSON), `cut` (by the token limit), `filtered` (by the provider's
@@ -346,34 +355,18 @@ class ResultError(PromptyError, ValueError):
         command_fix: str = "",
     ) -> None:
         name = getattr(output_type, "__name__", str(output_type))
-        self.cause: str = f"the answer is not a {name}: {cause}" if output_type is not None else str(cause)
-        super().__init__(f"{self.cause}\n    {fix}" if fix else self.cause)
+        found = f"the answer is not a {name}: {cause}" if output_type is not None else str(cause)
+        super().__init__(found, fix, command_fix)
         self.reason: ResultReason = reason
         self.text = text
-        self.fix = fix
-        self.command_fix = command_fix
-
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return f"{self.cause}\n    {self.command_fix}" if self.command_fix else str(self)
 
 
 class ArgumentsError(PromptyError, ValueError):
     """The arguments of a tool call are invalid."""
 
 
-class ToolError(PromptyError, ValueError):
+class ToolError(_Explained, ValueError):
     """A tool cannot be offered: its function is missing or does not match. `command_fix` is the command line's fix."""
-
-    def __init__(self, cause: str, fix: str, command_fix: str = "") -> None:
-        super().__init__(f"{cause}\n    {fix}")
-        self.cause = cause
-        self.fix = fix
-        self.command_fix = command_fix
-
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return str(self).replace(self.fix, self.command_fix) if self.command_fix else str(self)
 
 
 class Cancelled(PromptyError):
@@ -384,20 +377,18 @@ class Cancelled(PromptyError):
         self.reason = reason
 
 
-class IterationsExceeded(PromptyError, ValueError):
+class IterationsExceeded(_Explained, ValueError):
     """The model asked for tools more often than the limit allows."""
-
-    _FIX = "Pass a larger max_iterations= if it needs more rounds."
 
     def __init__(self, limit: int, called: Sequence[str] = ()) -> None:
         tools = ", ".join(f"{name} ×{called.count(name)}" for name in dict.fromkeys(called))
         calls = f" The model called {tools}." if tools else ""
-        super().__init__(f"Agent loop exceeded {limit} iterations\n    {self._FIX}{calls}")
+        super().__init__(
+            f"Agent loop exceeded {limit} iterations",
+            f"Pass a larger max_iterations= if it needs more rounds.{calls}",
+            f"Add --trace console to see each round.{calls}",
+        )
         self.limit = limit
-
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return str(self).replace(self._FIX, "Add --trace console to see each round.")
 
 
 class BudgetSpent(PromptyError):
@@ -431,59 +422,49 @@ class MemoryFailed(PromptyError):
         self.session_id = session_id
 
 
-class StoreUnusable(PromptyError, OSError):
+class StoreUnusable(_Explained, OSError):
     """A session file cannot be opened, or has another format."""
 
     def __init__(self, path: str, cause: object) -> None:
         super().__init__(
-            f"the sessions in '{path}' cannot be used: {cause}\n    Name another file, or restore this one."
+            f"the sessions in '{path}' cannot be used: {cause}",
+            "Name another file, or restore this one.",
+            "Name another file with --database, or restore this one.",
         )
         self.path = path
 
-    def for_command_line(self) -> str:
-        """Return the message with the fix of a command line."""
-        return str(self).replace("Name another file", "Name another file with --database")
 
-
-class PausedRefused(PromptyError, ValueError):
+class PausedRefused(_Explained, ValueError):
     """A paused turn cannot be resumed: it was changed, was resumed already, or its policies differ."""
 
     def __init__(self, cause: str, fix: str) -> None:
-        super().__init__(f"the paused turn is refused: {cause}\n    {fix}")
-        self.cause = cause
-        self.fix = fix
+        super().__init__(cause, fix, where="the paused turn is refused: ")
 
 
-class RunRefused(PromptyError, ValueError):
+class RunRefused(_Explained, ValueError):
     """This release cannot read the stored data of a durable run."""
 
     def __init__(self, place: str, cause: str) -> None:
-        super().__init__(f"{place} is refused: {cause}\n    Read it with the release that wrote it, or prune the run.")
+        fix = "Read it with the release that wrote it, or prune the run."
+        super().__init__(cause, fix, where=f"{place} is refused: ")
         self.place = place
-        self.cause = cause
 
 
 class RunBroken(PromptyError):
     """An unexpected error ended a durable run, for example one from an executor that the host registered."""
 
 
-class RecordingMissing(PromptyError):
+class RecordingMissing(_Explained):
     """No recording answers a call. Not a ModelError, because a retry would not help."""
 
-    def __init__(self, cause: str, fix: str) -> None:
-        super().__init__(f"{cause}\n    {fix}")
-        self.cause = cause
-        self.fix = fix
 
-
-class UnknownName(PromptyError, LookupError):
+class UnknownName(_Explained, LookupError):
     """Nothing is registered under this name."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.nearest: str | None = nearest(name, known)
-        self.cause: str = f"no {kind} is called '{name}'"
-        self.fix: str = f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register your own."
-        super().__init__(f"{self.cause}\n    {self.fix}")
+        fix = f"{did_you_mean(self.nearest)}Use one of {', '.join(known)}, or register your own."
+        super().__init__(f"no {kind} is called '{name}'", fix)
         self.kind = kind
         self.name = name
         self.known = known

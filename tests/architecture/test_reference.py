@@ -88,6 +88,7 @@ ERRORS = [
     value
     for value in vars(errors).values()
     if isinstance(value, type) and issubclass(value, prompty.PromptyError | errors.PromptyWarning)
+    if not value.__name__.startswith("_")
 ]
 
 
