@@ -43,7 +43,7 @@ def test_a_batch_finds_out_too(server: ToolCaller, monkeypatch: pytest.MonkeyPat
     @tool
     async def blocks() -> str:
         with ThreadPoolExecutor(1) as threads:
-            [row] = threads.submit(prompty.batch, CHAT.agent(server), [{}], tools=[look]).result()
+            [row] = threads.submit(lambda: prompty.batch(CHAT.agent(server), [{}], tools=[look])).result()
             return str(row.value)
 
     assert within(lambda: ask(blocks)) == "looked"

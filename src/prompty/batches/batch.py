@@ -21,7 +21,9 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar, Unpack, overload
+from typing import Any, Generic, Unpack
+
+from typing_extensions import TypeVar
 
 from prompty.api import make_settings, takes_options
 from prompty.batches.calls import MAX_RETRIES
@@ -36,7 +38,7 @@ from prompty.model.paused import Paused
 from prompty.pipeline.load import StrPath, open_agent
 from prompty.safety.html import write_table
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)  # of a result without `output_type`
 _END = object()  # in place of a row after the last one
 Rows = Iterable[Mapping[str, object]]
 _OF_ONE_CONVERSATION = ("memory", "messages", "paused_key", "session_id", "steering")
@@ -71,38 +73,17 @@ class RowResult(Generic[T]):
         return write_table([(type(self.error).__name__, str(self.error))])
 
 
-@overload
-def batch(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    concurrency: int = ...,
-    provider_batch: bool = ...,
-    output: StrPath | None = ...,
-    **options: Unpack[TurnOptions],
-) -> list[RowResult[Any]]: ...
-@overload
-def batch(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    output_type: type[T],
-    concurrency: int = ...,
-    provider_batch: bool = ...,
-    output: StrPath | None = ...,
-    **options: Unpack[TurnOptions],
-) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
 def batch(
     agent_or_path: AgentOrPath,
     rows: Rows,
     *,
-    output_type: type[Any] | None = None,
+    output_type: type[T] | None = None,
     concurrency: int = CONCURRENCY,
     provider_batch: bool = False,
     output: StrPath | None = None,
-    **options: Any,
-) -> list[RowResult[Any]]:
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[T]]:
     """Run one turn for each row of inputs. Return a `RowResult` for each, in the order of the rows.
 
     A failed row does not stop the others: its error is in its result. At most `concurrency` rows run at once, and fewer
@@ -119,38 +100,17 @@ def batch(
     return _sort(_iterate(agent_or_path, iter(rows), output_type, concurrency, turn_options))
 
 
-@overload
-async def batch_async(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    concurrency: int = ...,
-    provider_batch: bool = ...,
-    output: StrPath | None = ...,
-    **options: Unpack[TurnOptions],
-) -> list[RowResult[Any]]: ...
-@overload
-async def batch_async(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    output_type: type[T],
-    concurrency: int = ...,
-    provider_batch: bool = ...,
-    output: StrPath | None = ...,
-    **options: Unpack[TurnOptions],
-) -> list[RowResult[T]]: ...
 @takes_options(TurnOptions)
 async def batch_async(
     agent_or_path: AgentOrPath,
     rows: Rows,
     *,
-    output_type: type[Any] | None = None,
+    output_type: type[T] | None = None,
     concurrency: int = CONCURRENCY,
     provider_batch: bool = False,
     output: StrPath | None = None,
-    **options: Any,
-) -> list[RowResult[Any]]:
+    **options: Unpack[TurnOptions],
+) -> list[RowResult[T]]:
     """Run one turn for each row of inputs, like `batch`. Cancelling it cancels the running rows."""
     if provider_batch or output is not None:
         arguments = (agent_or_path, rows, output_type, provider_batch, output, options)
@@ -161,32 +121,15 @@ async def batch_async(
         return _sort([row async for row in stream])
 
 
-@overload
-def batch_stream(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    concurrency: int = ...,
-    **options: Unpack[TurnOptions],
-) -> Generator[RowResult[Any], None, None]: ...
-@overload
-def batch_stream(
-    agent_or_path: AgentOrPath,
-    rows: Rows,
-    *,
-    output_type: type[T],
-    concurrency: int = ...,
-    **options: Unpack[TurnOptions],
-) -> Generator[RowResult[T], None, None]: ...
 @takes_options(TurnOptions)
 def batch_stream(
     agent_or_path: AgentOrPath,
     rows: Rows,
     *,
-    output_type: type[Any] | None = None,
+    output_type: type[T] | None = None,
     concurrency: int = CONCURRENCY,
-    **options: Any,
-) -> Generator[RowResult[Any], None, None]:
+    **options: Unpack[TurnOptions],
+) -> Generator[RowResult[T], None, None]:
     """Run one turn for each row of inputs, like `batch`. Yield each `RowResult` as its row completes.
 
     It reads rows as it can start them, and waits while you handle a result, so a million rows take no more memory than
@@ -196,32 +139,15 @@ def batch_stream(
     return _iterate(agent_or_path, iter(rows), output_type, concurrency, turn_options)
 
 
-@overload
-def batch_stream_async(
-    agent_or_path: AgentOrPath,
-    rows: Rows | AsyncIterable[Mapping[str, object]],
-    *,
-    concurrency: int = ...,
-    **options: Unpack[TurnOptions],
-) -> AsyncGenerator[RowResult[Any], None]: ...
-@overload
-def batch_stream_async(
-    agent_or_path: AgentOrPath,
-    rows: Rows | AsyncIterable[Mapping[str, object]],
-    *,
-    output_type: type[T],
-    concurrency: int = ...,
-    **options: Unpack[TurnOptions],
-) -> AsyncGenerator[RowResult[T], None]: ...
 @takes_options(TurnOptions)
 def batch_stream_async(
     agent_or_path: AgentOrPath,
     rows: Rows | AsyncIterable[Mapping[str, object]],
     *,
-    output_type: type[Any] | None = None,
+    output_type: type[T] | None = None,
     concurrency: int = CONCURRENCY,
-    **options: Any,
-) -> AsyncGenerator[RowResult[Any], None]:
+    **options: Unpack[TurnOptions],
+) -> AsyncGenerator[RowResult[T], None]:
     """Run one turn for each row of inputs, like `batch_stream`. The rows may come from an async iterator.
 
     To stop early, close it: `async with contextlib.aclosing(batch_stream_async(…)) as results`.

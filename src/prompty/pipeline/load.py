@@ -20,7 +20,7 @@ from prompty.pipeline.definitions import build_agent, find_v1_key
 from prompty.pipeline.files import Buffers, Identity, Unreadable, identify, read_file
 from prompty.pipeline.frontmatter import Document, ParsedFrontmatter, open_document, read_frontmatter
 from prompty.pipeline.places import keep_places
-from prompty.pipeline.references import References, StrPath
+from prompty.pipeline.references import References, StrPath as StrPath
 from prompty.pipeline.source_map import MAX_PROBLEMS, first_problems
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import remember_secrets
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from prompty.pipeline.version_1 import Reading
 
 MissingEnv = Literal["raise", "defer"]
-
-__all__ = [
-    "MissingEnv",
-    "StrPath",
-    "load",
-    "loads",
-    "read_agent",
-    "read_default_variant",
-    "read_document",
-    "read_outdated",
-    "read_prompt",
-]
 
 
 def load(

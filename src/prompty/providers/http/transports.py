@@ -7,8 +7,8 @@ only the transports that were used last are kept.
 
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -176,16 +176,6 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
-
-
-@contextmanager
-def open_transport(endpoint: Endpoint) -> Iterator[Transport]:
-    """Yield a transport for synchronous code that is not shared, and close it."""
-    transport = _build(endpoint)
-    try:
-        yield transport
-    finally:
-        transport.close()
 
 
 def _build(key: Key) -> Any:

@@ -48,15 +48,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, Tool
 
-__all__ = [
-    "McpKind",
-    "approve_mcp_changes",
-    "close_mcp_servers",
-    "close_mcp_servers_async",
-    "load_mcp_servers",
-    "register_mcp_server",
-]
-
 EXIT_SECONDS = 2 * CLOSE_SECONDS
 Pinned = dict[str, dict[str, str]]  # by tool: the approved hash, and the one seen last
 _file_lock = threading.Lock()  # several servers may share a file
