@@ -89,9 +89,6 @@ def test_what_is_probably_not_meant_is_a_warning(text: str, expected: list[tuple
 
 NO_WARNING = {
     "a credential in a connection": frontmatter("model: {connection: {kind: key, apiKey: '${env:MY_API_KEY:}'}}"),
-    "a credential in a binding": frontmatter(
-        "tools:\n  - {name: a, kind: function, bindings: {u: '${env:MY_API_KEY:}'}}"
-    ),
     "tokens are not a token": frontmatter("description: '${env:MAX_TOKENS:5} ${env:AUTHOR:x}'"),
     "an object's own keys": frontmatter("inputs: {x: {a: 1, b: 2}}", "{{ x.a }}"),
     "free metadata": frontmatter("metadata: {anything: {goes: 1}}"),
@@ -109,6 +106,26 @@ NO_WARNING = {
 @pytest.mark.parametrize("text", NO_WARNING.values(), ids=NO_WARNING)
 def test_what_is_meant_is_not_complained_about(text: str) -> None:
     assert codes(text) == []
+
+
+BOUND_VARIABLES = {
+    "a text": ("[{name: pay, kind: function, bindings: {my_key: '${env:BANK_KEY}'}}]", True),
+    "a value": ("[{name: pay, kind: function, bindings: {my_key: {value: '${env:BANK_KEY}'}}}]", True),
+    "a kind of the program": ("[{name: pay, kind: bank, bindings: {my_key: '${env:BANK_KEY}'}}]", True),
+    "a literal": ("[{name: pay, kind: function, bindings: {my_key: x}}]", False),
+    "another tool": ("[{name: pay, kind: prompty, path: x.prompty, bindings: {my_key: '${env:BANK_KEY}'}}]", False),
+}
+
+
+@pytest.mark.parametrize("env", [{"BANK_KEY": "hunter2-hunter2"}, {}], ids=["set", "not set"])
+@pytest.mark.parametrize(("tools", "expected"), BOUND_VARIABLES.values(), ids=BOUND_VARIABLES)
+def test_an_info_names_the_variable_that_a_function_gets(tools: str, expected: bool, env: dict[str, str]) -> None:
+    text = frontmatter(f"tools: {tools}")
+    problems = [one for one in check_text(text, env=env) if one.code == "bound-variable"]
+    places = [("info", 2, text.split("\n")[1].index("'${env:") + 1)] if expected else []
+    assert [(one.severity, one.line, one.column) for one in problems] == places
+    assert all("gets the value of BANK_KEY" in one.message for one in problems)
+    assert "hunter2" not in str(problems)
 
 
 ERRORS = {

@@ -276,6 +276,18 @@ def test_a_person_approves_calls_on_the_terminal(folder: Path) -> None:
         terminal.close()
 
 
+def test_a_person_sees_which_variable_a_call_gets(folder: Path) -> None:
+    bound = "{name: pay, kind: function, approvalMode: always, bindings: {key: '${env:BANK_KEY}'}, "
+    bound += "parameters: [{name: amount, kind: integer}, {name: key}]}"
+    script = "model: {provider: scripted, script: [{call: pay, arguments: {amount: 5}}, Paid.]}"
+    (folder / "bound.prompty").write_text(f"---\nname: bound\n{script}\ntools:\n  - {bound}\n---\nuser:\nHi\n")
+    (folder / "keys.py").write_text(f"{TOOLS}\n@tool\ndef pay(amount: int, key: str) -> str:\n    return 'paid'\n")
+    done = run(folder, "run", "bound.prompty", "--tools", "keys.py", BANK_KEY="hunter2-hunter2")
+    assert done.returncode == 1
+    assert 'pay {"amount":5,"key":"•••• from BANK_KEY"} needs approval' in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 def test_options_of_the_model_are_json_or_text(folder: Path, server: Server) -> None:
     arguments = ("--option", "temperature=0.5", "--option", 'stopSequences=["x"]', "--option", "maxOutputTokens=7")
     assert run(folder, "run", "ask.prompty", "Hm?", *arguments).returncode == 0

@@ -366,6 +366,107 @@ def test_bindings_that_changed_during_a_pause_are_an_error() -> None:
     assert bank == ["mine"]
 
 
+BOUND_FILE = """---
+model: {provider: scripted}
+tools:
+  - name: pay
+    kind: function
+    approvalMode: always
+    bindings: BINDINGS
+    parameters: [{name: amount, kind: integer}, {name: account}, {name: key}]
+---
+user:
+Hi
+"""
+BOUND_VARIABLES = {
+    "a text": "{account: mine, key: '${env:BANK_KEY}'}",
+    "a value": "{account: mine, key: {value: 'Bearer ${env:BANK_KEY}'}}",
+    "a list": "[{name: account, value: mine}, {name: key, value: '${env:BANK_KEY}'}]",
+    "a part of a value": "{account: mine, key: {value: {a: ['${env:BANK_KEY}', '${env:BANK_KEY}']}}}",
+}
+
+
+@sync_and_async
+@pytest.mark.parametrize("bindings", BOUND_VARIABLES.values(), ids=BOUND_VARIABLES)
+def test_the_gate_sees_the_name_of_a_bound_variable_and_not_its_value(bindings: str, way: Way) -> None:
+    seen: list[GatedCall] = []
+    agent = loads(BOUND_FILE.replace("BINDINGS", bindings), env={"BANK_KEY": "hunter2-hunter2"})
+
+    def pay(amount: int, account: str, key: Any) -> str:
+        return "paid"
+
+    def gate(calls: list[GatedCall]) -> list[Any]:
+        seen.extend(calls)
+        return [later()]
+
+    with Script(call("pay", amount=5), "Done."):
+        paused = way.turn(agent, tools=[pay], gate=gate).result
+        assert isinstance(paused, Paused)
+        assert way.resume(agent, stored(paused), [True], tools=[pay], gate=gate).result == "Done."
+    shown = {"amount": 5, "account": "••••", "key": "•••• from BANK_KEY"}
+    assert [one.arguments for one in (*seen, *paused.pending)] == [shown, shown]
+    assert "hunter2" not in json.dumps(paused.to_json())
+
+
+def test_the_gate_names_the_variable_of_a_tool_that_the_program_has_renamed() -> None:
+    agent = loads(BOUND_FILE.replace("BINDINGS", BOUND_VARIABLES["a text"]), env={"BANK_KEY": "hunter2-hunter2"})
+    renamed = agent.model_copy(update={"tools": [agent.tools[0].model_copy(update={"name": "spend"})]})
+
+    def spend(amount: int, account: str, key: str) -> str:
+        return "paid"
+
+    with Script(call("spend", amount=5), "Done."):
+        paused = SYNC.turn(renamed, tools=[spend]).result
+    assert paused.pending[0].arguments["key"] == "•••• from BANK_KEY"
+
+
+def test_a_variable_that_changed_during_a_pause_is_an_error() -> None:
+    ran: list[str] = []
+
+    def pay(amount: int, account: str, key: str) -> str:
+        ran.append(key)
+        return "paid"
+
+    text = BOUND_FILE.replace("BINDINGS", BOUND_VARIABLES["a text"])
+    agent, other = (
+        loads(one, env={"BANK_KEY": "x", "ADMIN_KEY": "y"}) for one in (text, text.replace("BANK", "ADMIN"))
+    )
+    with Script(call("pay", amount=5), "Done."):
+        paused = SYNC.turn(agent, tools=[pay]).result
+        assert isinstance(SYNC.resume(other, stored(paused), [True], tools=[pay]).error, PausedRefused)
+        assert ran == []
+        assert SYNC.resume(agent, stored(paused), [True], tools=[pay]).result == "Done."
+    assert ran == ["x"]
+
+
+def test_a_pause_of_a_release_that_named_no_variables_is_resumed() -> None:
+    agent = loads(BOUND_FILE.replace("BINDINGS", BOUND_VARIABLES["a text"]), env={"BANK_KEY": "x"})
+
+    def pay(amount: int, account: str, key: str) -> str:
+        return "paid"
+
+    with Script(call("pay", amount=5), "Done."):
+        paused = SYNC.turn(agent, tools=[pay]).result
+        [shown] = paused.calls
+        older = replace(paused, calls=(replace(shown, arguments={**shown.arguments, "key": "••••"}),))
+        assert SYNC.resume(agent, stored(older), [True], tools=[pay]).result == "Done."
+
+
+def test_another_variable_in_a_binding_is_another_definition() -> None:
+    """So that a yes to all calls of a tool with one variable is none for another."""
+    found = set[str]()
+
+    def pay(amount: int, account: str, key: str) -> str:
+        return "paid"
+
+    for name in ("BANK_KEY", "ADMIN_KEY"):
+        text = BOUND_FILE.replace("BINDINGS", BOUND_VARIABLES["a text"].replace("BANK_KEY", name))
+        with Script(call("pay", amount=5), "Done."):
+            paused = SYNC.turn(loads(text, env={name: "x"}), tools=[pay]).result
+        found.add(paused.pending[0].definition)
+    assert len(found) == 2
+
+
 DAMAGED: list[Any] = [None, 5, "text", [], {}, {"version": 2}, {"version": True}, {"version": 1}, {"version": 3}]
 
 

@@ -22,6 +22,7 @@ from prompty.analysis.provider_tools import find_provider_tools
 from prompty.analysis.semantics import (
     check_bindings,
     check_kind_conditions,
+    find_bound_variables,
     find_invalid_endpoints,
     find_invalid_skills,
     find_kinds_as_defaults,
@@ -216,6 +217,7 @@ def _check(document: Document, references: References, registry: Registry, porta
     unused, undeclared = _check_names(built, body, text, frontmatter)
     agent, source_map = built.agent.model_copy(update={"registry": registry}), frontmatter.source_map
     unmatched = [*check_bindings(agent, source_map), *check_kind_conditions(agent, source_map)]
+    unmatched += find_bound_variables(agent, source_map)
     untrusted = [*find_invalid_endpoints(agent, source_map), *find_untrusted_endpoints(agent, source_map)]
     doubts = [*_find_doubts(built, frontmatter, registry), *_find_mixed_delimiters(source.text, parts)]
     if base is None:

@@ -12,7 +12,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.conditions import describe_policy
 from prompty.model.message import Json, Message, user
 from prompty.model.request import Function
-from prompty.model.tool import Binding, FunctionTool
+from prompty.model.tool import FunctionTool
 from prompty.pipeline.caching import BEFORE_TEXT, build_cached_request, choose_cache_use, find_static_texts
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, has_kinds, list_declared_functions
@@ -21,7 +21,7 @@ from prompty.providers.credentials import check_trust
 from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tokens import estimate_tokens
-from prompty.tools.kinds import project_tools
+from prompty.tools.kinds import name_bound_variables, project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.request import list_dropped_options
 
@@ -99,7 +99,8 @@ async def _list_all(agent: PromptAgent) -> tuple[list[Function], list[OfferedFun
         tool, policies = projected.tool, (projected.tool.approval_mode, projected.kind_tool.approval)
         functions.append(projected.function)
         approval = " and ".join(sorted({describe_policy(policy) for policy in policies}))
-        bound = _name_variables(agent, tool.name, projected.bindings)
+        named = name_bound_variables(agent, tool)
+        bound = {name: named[name] for name in sorted(projected.bindings)}
         offered.append(OfferedFunction(projected.function.name, f"{tool.kind} {tool.name}", approval, bound))
     return functions, offered
 
@@ -107,19 +108,8 @@ async def _list_all(agent: PromptAgent) -> tuple[list[Function], list[OfferedFun
 def _describe_function(agent: PromptAgent, function: Function) -> OfferedFunction:
     tool = next(tool for tool in agent.tools if tool.name == function.name)
     source = "function" if isinstance(tool, FunctionTool) else f"{tool.kind} {tool.name}"
-    bound = _name_variables(agent, tool.name, tool.bindings)
+    bound = name_bound_variables(agent, tool)
     return OfferedFunction(function.name, source, describe_policy(tool.approval_mode), bound)
-
-
-def _name_variables(agent: PromptAgent, tool: str, bindings: Mapping[str, Binding]) -> dict[str, list[str]]:
-    """Return the bound parameters of a tool, with the variables that the file names in their values."""
-    named: dict[str, list[str]] = {name: [] for name in sorted(bindings)}
-    written = list(bindings)
-    for use in (*agent.trust.uses, *agent.trust.missing):
-        match use.keys:
-            case ("tools", name, "bindings", key, *_) if name == tool:
-                named[written[key] if isinstance(key, int) else key].append(use.variable)
-    return named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

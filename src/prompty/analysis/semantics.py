@@ -123,6 +123,17 @@ def check_bindings(agent: PromptAgent, source_map: SourceMap) -> Iterator[Findin
             )
 
 
+def find_bound_variables(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
+    """Yield an info for each variable that a function of the program gets. Other tools ask for its permission."""
+    for use in (*agent.trust.uses, *agent.trust.missing):
+        match use.keys:
+            case ("tools", name, "bindings", *_) if use.kind is FieldKind.FREE:
+                message = f"the tool '{name}' gets the value of {use.variable}, which the model does not see"
+                keys = _get_keys(agent, ("model",), use)
+                fix = "Remove it, unless your function needs it."
+                yield source_map.locate(keys, "bound-variable", message, fix, severity="info")
+
+
 def find_outside_files(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
     """Yield an error for each file of a tool that a run may not read: it is not below an allowed folder."""
     for index, tool in enumerate(agent.tools):
@@ -356,7 +367,8 @@ def _get_keys(agent: PromptAgent, owner: KeyPath, use: Use) -> KeyPath:
     match use.keys:
         case ("tools", name, *rest):
             names = [tool.name for tool in agent.tools]
-            return ("tools", names.index(str(name)) if name in names else name, *map(_spell, rest))
+            at = names.index(str(name)) if name in names else name
+            return ("tools", at, *(map(_spell, rest) if "connection" in rest[:1] else rest))
         case ("fallbacks", *rest):
             return ("metadata", "fallbacks", *map(_spell, rest))
         case ("model", *rest):

@@ -83,6 +83,7 @@ class ToolRunner:
         return OfferedTool(
             function=tool.function,
             bound=tuple(tool.bindings),
+            variables={name: tool.variables[name] for name in tool.bindings if tool.variables.get(name)},
             defaults=tool.defaults,
             approval=(*tool.approval, *get_tool_policies(self._settings.approval, tool.function.name)),
             sequential=options.sequential,

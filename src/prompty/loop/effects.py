@@ -27,11 +27,13 @@ class Effect(Generic[Answer]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferedTool:
-    """A tool of this run: its function, the parameters that the host binds, the defaults of arguments that the model
-    omits, the file's and the host's approval policies (see `policy`), and how it runs."""
+    """A tool of this run: its function, the parameters that the host binds and the environment variables in their
+    values, the defaults of arguments that the model omits, the file's and the host's approval policies (see `policy`),
+    and how it runs."""
 
     function: Function
     bound: tuple[str, ...] = ()
+    variables: dict[str, list[str]] = field(default_factory=dict)
     defaults: Json = field(default_factory=dict)
     approval: tuple[object, ...] = ()
     sequential: bool = False

@@ -31,7 +31,7 @@ from prompty.loop.policy import (
 )
 from prompty.model.event import ToolGated
 from prompty.model.message import APPROVAL, Message, ToolCall
-from prompty.model.paused import GatedCall
+from prompty.model.paused import GatedCall, mask_bound
 from prompty.safety.json import copy_json
 from prompty.safety.redaction import MASK
 from prompty.safety.schemas import Validator, get_validator
@@ -61,10 +61,12 @@ class Toolset(dict[str, OfferedTool]):
         self._hashes: dict[str, str] = {}
 
     def definition(self, name: str) -> str:
-        """Return a hash of a tool's definition and the names of its bound parameters."""
+        """Return a hash of a tool's definition, and the names of its bound parameters and of their variables."""
         if name not in self._hashes:
             tool = self[name]
-            shown = [tool.function.description, tool.function.parameters, sorted(tool.bound)]
+            shown: list[object] = [tool.function.description, tool.function.parameters, sorted(tool.bound)]
+            if tool.variables:
+                shown.append(tool.variables)
             self._hashes[name] = sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest()
         return self._hashes[name]
 
@@ -134,7 +136,7 @@ def restore_calls(
         if tool is None:
             slots[position] = _no_such_tool(call, toolset)
             continue
-        if set(shown.bound) != set(tool.bound) or not tool.defaults.keys() <= shown.arguments.keys():
+        if _has_other_bindings(shown, tool) or not tool.defaults.keys() <= shown.arguments.keys():
             raise PausedRefused(
                 f"the bindings or defaults of the tool '{call.name}' have changed since approval was requested",
                 "Resume it with the original file and tools, or start a new turn.",
@@ -146,6 +148,12 @@ def restore_calls(
             continue
         planned[position] = PlannedCall(call=call, arguments=arguments, key=shown.key, timeout=tool.timeout)
     return planned
+
+
+def _has_other_bindings(shown: GatedCall, tool: OfferedTool) -> bool:
+    """Return True if other parameters are bound now, or to other variables. Pauses of older releases name none."""
+    masks = {name: mask_bound(tool.variables.get(name)) for name in tool.bound}
+    return set(shown.bound) != masks.keys() or any(shown.arguments[name] not in (MASK, masks[name]) for name in masks)
 
 
 def guard_calls(planned: Planned, toolset: Toolset, slots: Slots) -> Loop[Planned]:
@@ -179,7 +187,7 @@ def _rewrite_call(passed: Planned, position: int, call: PlannedCall, value: obje
 
 
 def gated_call(planned: PlannedCall, toolset: Toolset) -> GatedCall:
-    """Return a call as the gate sees it: bound values are masked, and the arguments are a copy."""
+    """Return a call as the gate sees it: bound values are masks with their variables, and the arguments are a copy."""
     if planned.call.asks_approval:
         call, arguments = planned.call, copy_json(planned.arguments)
         return GatedCall(id=call.id, name=call.name, arguments=arguments, key=planned.key, needs_approval=True)
@@ -187,7 +195,10 @@ def gated_call(planned: PlannedCall, toolset: Toolset) -> GatedCall:
     return GatedCall(
         id=planned.call.id,
         name=planned.call.name,
-        arguments={**copy_json(planned.arguments), **dict.fromkeys(tool.bound, MASK)},
+        arguments={
+            **copy_json(planned.arguments),
+            **{name: mask_bound(tool.variables.get(name)) for name in tool.bound},
+        },
         key=planned.key,
         needs_approval=needs_approval(tool.approval, planned.arguments),
         bound=tool.bound,

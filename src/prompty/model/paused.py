@@ -6,7 +6,7 @@ who can write to the store, the host signs it with a key.
 
 import hmac
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from hashlib import sha256
@@ -20,14 +20,16 @@ from prompty.safety.redaction import MASK
 
 PAUSED_VERSION = 1
 _CHECKSUM = "checksum"
+_NAMED_MASK = f"{MASK} from "
 # Raised when a value does not have the written shape.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatedCall:
-    """A call as the gate sees it: final arguments, with defaults filled in and the values in `bound` masked.
+    """A call as the gate sees it: final arguments, with defaults filled in.
 
+    The values in `bound` are masks. A mask names the environment variables in the value: `•••• from BANK_KEY`.
     The key is unique, even if the model repeats an id. `definition` is a hash of the tool as the model sees it. The
     outcome of an `unknown` call is unknown: it had started when its process died.
     """
@@ -234,6 +236,15 @@ def _wrong_types(value: object, types: Mapping[str, tuple[type, ...]], subject: 
             yield f"`{name}` of {subject} has the wrong type ({type(entry).__name__})"
 
 
+def mask_bound(variables: Sequence[str] | None) -> str:
+    """Return what the gate sees instead of a bound value: a mask, with the names of the variables in the value."""
+    return f"{_NAMED_MASK}{' and '.join(variables)}" if variables else MASK
+
+
+def _is_mask(value: object) -> bool:
+    return value == MASK or (isinstance(value, str) and value.startswith(_NAMED_MASK))
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -286,7 +297,7 @@ def _find_call_problems(paused: Paused) -> Iterator[str]:
         source = unanswered.pop(call.key, None)
         if source is None or (source.id, source.name) != (call.id, call.name):
             yield f"the call '{call.name}' is not in its reply"
-        if not all(map(_is_text, call.arguments)) or any(call.arguments[name] != MASK for name in call.bound):
+        if not all(map(_is_text, call.arguments)) or not all(_is_mask(call.arguments[name]) for name in call.bound):
             yield f"the call '{call.name}' shows other arguments than it runs with"
     known = {call.key for call in paused.calls}
     if unanswered:

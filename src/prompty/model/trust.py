@@ -185,6 +185,18 @@ class Trust:
         own = [use for use in self.uses if use.keys[0] == "tools" and use.keys[1] not in others]
         return replace(self, uses=tuple([use._replace(keys=("tools", name, *use.keys[2:])) for use in own]))
 
+    def name_bound(self, tool: str, bindings: Iterable[str], names: Iterable[str]) -> dict[str, list[str]]:
+        """Return the bound parameters of one of the tools of these names, with the variables in their values."""
+        written, others = list(bindings), {*names} - {tool}
+        found: dict[str, list[str]] = {name: [] for name in sorted(written)}
+        for use in (*self.uses, *self.missing):
+            match use.keys:
+                case ("tools", owner, "bindings", key, *_) if owner not in others:
+                    name = next(iter(written[key : key + 1]), "") if isinstance(key, int) else key
+                    if use.variable not in found.get(name, [use.variable]):
+                        found[name].append(use.variable)
+        return found
+
 
 HOST_BUILT = Trust(from_file=False)
 

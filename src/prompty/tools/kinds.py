@@ -234,6 +234,11 @@ def hide_parameters(function: Function, bound: Collection[str]) -> Function:
     return replace(function, parameters=schema)
 
 
+def name_bound_variables(agent: PromptAgent, tool: ToolDefinition) -> dict[str, list[str]]:
+    """Return the parameters that the host fills in, with the environment variables in their values."""
+    return agent.trust.name_bound(tool.name, tool.bindings, [one.name for one in agent.tools])
+
+
 TOOL_KINDS: ExtensionPoint[ToolKind] = ExtensionPoint("tool_kind")
 
 

@@ -15,7 +15,14 @@ from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.safety.json import copy_json
 from prompty.tools.calls import drop_defaults
 from prompty.tools.function import Handler, ToolContext, make_handler
-from prompty.tools.kinds import KindRunner, check_function_name, find_unmatched, hide_parameters, project_tools
+from prompty.tools.kinds import (
+    KindRunner,
+    check_function_name,
+    find_unmatched,
+    hide_parameters,
+    name_bound_variables,
+    project_tools,
+)
 from prompty.wire.structured import build_function
 
 Tools = Mapping[str, Any] | Iterable[Any] | None
@@ -24,8 +31,8 @@ Tools = Mapping[str, Any] | Iterable[Any] | None
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTool:
     """A tool that can run: the function that the model sees, its runner, the bindings that the host fills in, the
-    defaults of arguments that the model omits, and its approval policies. Parameters that the file does not declare
-    keep the function's defaults, and the model does not see them.
+    `variables` of the environment in their values, the defaults of arguments that the model omits, and its approval
+    policies. Parameters that the file does not declare keep the function's defaults, and the model does not see them.
 
     `own_defaults` are the function's. An argument equal to one is omitted, so that the function gets its own object.
     """
@@ -36,6 +43,7 @@ class BoundTool:
     defaults: Json = field(default_factory=dict)
     own_defaults: Json = field(default_factory=dict)
     approval: tuple[object, ...] = ()
+    variables: Mapping[str, list[str]] = field(default_factory=dict)
 
     def prepare(self, arguments: Json, inputs: Mapping[str, object], context: ToolContext) -> Callable[[], object]:
         """Return the call with its arguments and bindings."""
@@ -112,7 +120,8 @@ def toolbox(agent: PromptAgent, functions: Tools) -> dict[str, BoundTool]:
             raise ToolError(f"two tools are named '{tool.name}'", "Rename one of them.")
         try:
             if bound := _bind_declared(tool, handlers.get(tool.name), agent):
-                tools[tool.name] = bound
+                variables = name_bound_variables(agent, tool) if tool.bindings else {}
+                tools[tool.name] = replace(bound, variables=variables) if variables else bound
         except ToolError as error:
             error.keys = error.keys or ("tools", tool.name)
             raise
@@ -153,9 +162,10 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
             bindings=bindings,
             defaults={name: value for name, value in kind_tool.defaults.items() if name not in bindings},
             approval=(projected.approval,),
+            variables=name_bound_variables(agent, tool) if bindings else {},
         )
         for projected in await project_tools(agent, taken)
-        for _, kind_tool, function, bindings in [projected]
+        for tool, kind_tool, function, bindings in [projected]
     }
 
 
