@@ -53,6 +53,27 @@ def said(agent: PromptAgent, **inputs: object) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in prepare(agent, inputs)]
 
 
+BLOCKS = {
+    "one": ("{% block rules %}\nBe long.\n{% endblock %}\n", [3]),
+    "two after a line": ("\n{%- block rules -%}Be long.{%- endblock -%}\n{% block x %}{{ tone }}{% endblock x %}", [4]),
+    "text below": ("{% block rules %}Be long.{% endblock %}\nuser:\n{{ question }}\n", []),
+    "text between": ("{% block a %}Be long.{% endblock %}\nHi {% block b %}{{ tone }}{% endblock %}\n", []),
+    "text alone": ("Be long.\n", []),
+    "no body": ("", []),
+}
+
+
+@pytest.mark.parametrize(("body", "lines"), BLOCKS.values(), ids=BLOCKS)
+def test_a_variant_of_blocks_alone_is_warned_about(answer: Path, body: str, lines: list[int]) -> None:
+    write(answer, "big", f"---\n---\n{body}")
+    found = [one for one in check(answer, variant="big") if one.code == "variant-blocks"]
+    assert [(one.severity, Path(one.path).name, one.line) for one in found] == [
+        ("warning", "answer.big.prompty", line) for line in lines
+    ]
+    answer.write_text(BASE + "".join(body))
+    assert not [one for one in check(answer, variant="") if one.code == "variant-blocks"]
+
+
 # Choosing a variant.
 
 

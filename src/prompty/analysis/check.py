@@ -68,6 +68,7 @@ from prompty.safety.redaction import find_secret, is_credential_name
 _LONE_WORD = re.compile(r"[ \t]*(?:#{1,6}[ \t]*)?(\w+)[ \t]*(?:\[[^\]\n]*\][ \t]*)?(?::[ \t]*)?:[ \t]*\Z")
 _ROLE_AND_TEXT = re.compile(rf"[ \t]*(?:#[ \t]*)?({'|'.join(ROLES)})[ \t]*:[ \t]*\S", re.IGNORECASE)
 _HEADING = re.compile(r"[ \t]*(?:#{1,6}[ \t]*|<|\*\*)(\w+)[ \t]*:?(?:>|\*\*)?[ \t]*:?[ \t]*\Z")
+_BLOCK_TAG = re.compile(r"\{%-?\s*(?:end)?block\b[^%\n]*%\}")
 _FENCED_FILE = re.compile(r"\s*(`{3,}|~{3,})[^\n]*\n\s*(?:---|\+\+\+)[ \t]*\n")
 
 
@@ -238,6 +239,8 @@ def _check(document: Document, references: References, registry: Registry, porta
     below = [*body.findings, *undeclared]
     if outdated:
         below = [*outdated.body_notes, *map(outdated.locate_in_body, below)]
+    if base is not None and find_variables is not None:
+        refused += source.problems(_find_blocks(parts.body, base), parts.body_start)
     if portable:
         refused += source.problems(_find_variant(base, source.path), 0)
         refused += source.problems(_find_includes(built.agent, parts.body, source.path, registry), parts.body_start)
@@ -277,6 +280,16 @@ def _find_doubts(built: Built, frontmatter: ParsedFrontmatter, registry: Registr
     yield from find_unread_script(built.agent, source_map)
     yield from find_raw_tools(built.agent, source_map)
     yield from find_model_problems(built.agent.model_copy(update={"registry": registry}), source_map)
+
+
+def _find_blocks(body: str, base: BaseBody) -> Iterator[Finding]:
+    """Yield a warning for a variant's body that has only blocks, as if they replaced those of its base."""
+    first = _BLOCK_TAG.search(body)
+    if first and not "".join(_BLOCK_TAG.split(body)[::2]).strip():
+        message = f"a block replaces none of {base.path.name}: this body is used instead of the whole body there"
+        fix = "Write the whole body. What both share can be a partial: {% include 'shared.prompty' %}."
+        problem = Problem(code="variant-blocks", message=message, fix=fix, severity="warning")
+        yield Finding(*first.span(), problem)
 
 
 def _find_variant(base: BaseBody | None, name: str) -> Iterator[Finding]:
