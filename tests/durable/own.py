@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
+import pytest
 from dbos import DBOS, SetWorkflowID, WorkflowHandle
 
 from prompty import Paused
+from prompty.drivers.aio import AsyncDriver
 from prompty.durable.dbos import find_pause, turn
+from prompty.loop.effects import CallModel
 
 SECONDS = 60.0
 Workflow = Callable[..., Any]
@@ -132,6 +135,17 @@ def _bury(loop: asyncio.AbstractEventLoop) -> None:
 
     loop.run_until_complete(end())
     loop.close()
+
+
+def wrap_model_calls(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:
+    """Let a test delay model calls: `wrap` gets the events of a call that has not begun, and returns others."""
+    perform = AsyncDriver.perform
+
+    def wrapped(driver: Any, effect: Any) -> Any:
+        events = perform(driver, effect)
+        return wrap(events) if isinstance(effect, CallModel) else events
+
+    monkeypatch.setattr(AsyncDriver, "perform", wrapped)
 
 
 def until(holds: Callable[[], bool], within: float = SECONDS) -> None:

@@ -11,7 +11,7 @@ from dbos import DBOS
 from prompty import Guardrails, Message
 from prompty.durable import dbos as durable
 from tests import hosted
-from tests.durable.own import launched, until
+from tests.durable.own import launched, until, wrap_model_calls
 from tests.hosted import agent_at, answer
 from tests.loopback import Server, json_reply
 from tests.soak import SOAK
@@ -56,23 +56,26 @@ class OneCall:
             yield event
 
 
-def test_a_process_that_dies_between_any_two_pieces_asks_for_none_of_them_twice(server: Server, url: str) -> None:
+def test_a_process_that_dies_between_any_two_pieces_asks_for_none_of_them_twice(
+    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paused = [answer("messages", *blocks_of(at), stop="pause_turn", streamed=False) for at in range(PAUSES)]
     server.answer(*paused, answer("messages", *last_blocks(), streamed=False))
-    pace, seen = OneCall(), list[Message]()
+    calls, seen = OneCall(), list[Message]()
+    wrap_model_calls(monkeypatch, calls)
 
     def read(message: Message) -> bool:
         seen.append(message)
         return True
 
     for number in range(1, PAUSES + 2):
-        pace.count = 0
+        calls.count = 0
         with launched(url) as program:
             if number == 1:
                 agent = agent_at(server, "messages", hosted.WEB_SEARCH)
-                program.start_turn(agent, pace=pace, guardrails=Guardrails(output=read))
+                program.start_turn(agent, guardrails=Guardrails(output=read))
             if number <= PAUSES:
-                until(lambda: pace.count == 2)
+                until(lambda: calls.count == 2)
                 assert len(server.requests) == number
             else:
                 parts = [f"Part {at}." for at in range(PAUSES)]

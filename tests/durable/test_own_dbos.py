@@ -25,7 +25,7 @@ from prompty.mcp import close_mcp_servers, register_mcp_server
 from prompty.memory import SqliteMemory
 from tests.drivers.wires import KEY, Chat
 from tests.durable.databases import Databases
-from tests.durable.own import launched, until
+from tests.durable.own import launched, until, wrap_model_calls
 from tests.durable.own_program import end, orders, reply_to
 from tests.durable.runs import Desk, rounds, scripted
 from tests.internet import Internet
@@ -350,26 +350,22 @@ def test_deltas_of_all_turns_are_read_in_order(url: str) -> None:
         assert "".join(one.text for one in read_deltas(DBOS, "mine") if isinstance(one, TextDelta)) == "One.Two."
 
 
-def test_deltas_of_a_call_that_is_made_again_follow_a_retry(url: str) -> None:
+def test_deltas_of_a_call_that_is_made_again_follow_a_retry(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release: list[bool] = []
 
-    class Slow:
-        """Delays the end of an answer."""
-
-        def __call__(self, events: Any) -> Any:
-            return self._delay(events)
-
-        async def _delay(self, events: Any) -> Any:
-            async for event in events:
-                yield event
+    async def delay(events: Any) -> Any:
+        """Delay the end of an answer."""
+        async for event in events:
+            yield event
+            await asyncio.sleep(0.15)
+            while isinstance(event, TextDelta) and not release:
+                yield TextDelta(" ")
                 await asyncio.sleep(0.15)
-                while isinstance(event, TextDelta) and not release:
-                    yield TextDelta(" ")
-                    await asyncio.sleep(0.15)
 
     async def order() -> Any:
-        return await turn(scripted(["One."]), stream=True, pace=Slow())
+        return await turn(scripted(["One."]), stream=True)
 
+    wrap_model_calls(monkeypatch, delay)
     with launched(url, order) as program:
         program.start("order")
         next(iter(read_deltas(DBOS, "mine")))

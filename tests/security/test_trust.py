@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads, tool, turn
 from prompty.analysis.explain import explain
 from prompty.cli.app import app
-from prompty.durable.secrets import restore_origins, store_origins
+from prompty.durable.secrets import TRUST
 from prompty.errors import PromptyError, RequestError, ToolError
 from prompty.model.trust import has_prefix
 from prompty.openapi import allow
@@ -695,8 +695,8 @@ def test_a_stored_run_keeps_the_rule(internet: Internet, tmp_path: Path, monkeyp
     for place in (CHOICES["the id"], TEXTS["the path of the endpoint"], Place(connection="kind: key, apiKey: '@'")):
         path.write_text(write(place, "${env:TEAM}"))
         agent = load(path)
-        stored: Any = json.loads(json.dumps(store_origins(agent)))
+        stored: Any = json.loads(json.dumps(TRUST.dump_python(agent.trust, mode="json")))
         assert VALUE not in str(stored)
         with pytest.raises(RequestError, match="the value of TEAM would"):
-            invoke(agent.model_copy(update={"trust": restore_origins(stored)}))
+            invoke(agent.model_copy(update={"trust": TRUST.validate_python(stored)}))
     assert not seen(internet)

@@ -4,19 +4,21 @@ The functions come in pairs: `x_to_json` writes, `x_from` reads and raises `RunR
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from prompty import errors
+from prompty.durable.verdicts import verdict_from_json, verdict_to_json
 from prompty.errors import (
     InputError,
     InputProblem,
     LoadError,
     Problem,
     PromptyError,
+    RequestError,
     RunRefused,
     StreamCut,
-    TextEdit,
 )
 from prompty.loop.effects import (
     AbandonAnswer,
@@ -30,15 +32,14 @@ from prompty.loop.effects import (
     OutcomeUnknown,
     PlannedCall,
     Rewrite,
-    Verdict,
 )
 from prompty.loop.policy import parse_guardrail, parse_verdicts
 from prompty.model.message import Json, Message, Reply
-from prompty.model.request import Function
 
 # Raised by a reader when the JSON does not have the shape that was written.
-_MISREAD = (AttributeError, LookupError, TypeError, ValueError)
-Decision = Verdict | Rewrite
+_MISREAD = (AttributeError, LookupError, RequestError, TypeError, ValueError)
+_OFFERED: TypeAdapter[tuple[OfferedTool, ...]] = TypeAdapter(tuple[OfferedTool, ...])
+_PROBLEMS: TypeAdapter[tuple[Problem, ...]] = TypeAdapter(tuple[Problem, ...])
 UNKNOWN: Json = {"unknown": True}
 MODEL, TOOLS = "model", "tools"
 
@@ -77,7 +78,7 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
         case CallModel():
             return cast(Reply, answer).to_json()
         case DescribeTools():
-            return [asdict(tool) for tool in cast(Sequence[OfferedTool], answer)]
+            return _OFFERED.dump_python(tuple(cast(Sequence[OfferedTool], answer)), mode="json")
         case AskGate(calls):
             return [verdict_to_json(verdict) for verdict in parse_verdicts(answer, len(calls))]
         case CheckGuardrail():
@@ -88,24 +89,6 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
                 else verdict_to_json(verdict)
             )
     return answer
-
-
-def verdict_to_json(verdict: Verdict) -> Json:
-    return {"allowed": verdict.allowed, "reason": verdict.reason, "deferred": verdict.deferred}
-
-
-def verdict_from(value: Any) -> Verdict:
-    return Verdict(value["allowed"], value["reason"], value["deferred"])
-
-
-def decision_to_json(decision: Decision) -> Json:
-    """Encode what a person has decided about a call."""
-    return {"result": decision.value} if isinstance(decision, Rewrite) else verdict_to_json(decision)
-
-
-def decision_from(value: Any) -> Decision:
-    """Decode the result of `decision_to_json`."""
-    return Rewrite(value["result"]) if "result" in value else verdict_from(value)
 
 
 def _rewrite_to_json(value: object) -> object:
@@ -130,17 +113,12 @@ def _answer_from(effect: Effect[object], value: Any) -> object:
         case CallModel():
             return Reply.from_json(value)
         case DescribeTools():
-            return tuple(_offered_tool_from(entry) for entry in value)
+            return _OFFERED.validate_python(value)
         case AskGate():
-            return [verdict_from(entry) for entry in value]
+            return [verdict_from_json(entry) for entry in value]
         case CheckGuardrail():
-            return Rewrite(_rewrite_from(value["rewrite"])) if "rewrite" in value else verdict_from(value)
+            return Rewrite(_rewrite_from(value["rewrite"])) if "rewrite" in value else verdict_from_json(value)
     return value
-
-
-def _offered_tool_from(value: dict[str, Any]) -> OfferedTool:
-    lists = {"bound": tuple(value["bound"]), "approval": tuple(value["approval"])}
-    return OfferedTool(**{**value, **lists, "function": Function(**value["function"])})
 
 
 def _rewrite_from(value: Any) -> object:
@@ -175,14 +153,10 @@ def error_to_json(error: PromptyError) -> Json:
     }
     match error:
         case LoadError(problems=problems):
-            stored["problems"] = [asdict(problem) for problem in problems]
+            stored["problems"] = _PROBLEMS.dump_python(problems)
         case InputError(problems=found):
             stored["problems"] = [problem._asdict() for problem in found]
     return stored
-
-
-def _problem_from(value: dict[str, Any]) -> Problem:
-    return Problem(**{**value, "edits": tuple(TextEdit(**edit) for edit in value["edits"])})
 
 
 def error_from(value: Any, place: str) -> PromptyError:
@@ -195,7 +169,7 @@ def error_from(value: Any, place: str) -> PromptyError:
         if isinstance(error, StreamCut):
             error.partial = Reply.from_json(value["partial"]) if value["partial"] else None
         if isinstance(error, LoadError):
-            error.problems = tuple(map(_problem_from, value["problems"]))
+            error.problems = _PROBLEMS.validate_python(value["problems"])
         if isinstance(error, InputError):
             error.problems = tuple(InputProblem(**problem) for problem in value["problems"])
         error.messages = tuple(Message.from_json(message) for message in value["messages"])

@@ -29,7 +29,7 @@ except ModuleNotFoundError as _missing:
 
 from prompty.drivers.run import load_agent, parse_decisions
 from prompty.drivers.run_spans import open_run_spans
-from prompty.durable.codec import MODEL, decision_from, decision_to_json, error_from, error_to_json
+from prompty.durable.codec import MODEL, error_from, error_to_json
 from prompty.durable.delta_stream import delta_from
 from prompty.durable.envelope import seal, unseal
 from prompty.durable.performer import Fence, Performer, RunDeadline
@@ -38,14 +38,15 @@ from prompty.durable.record import (
     Record,
     TurnOptions,
     WorkerOptions,
-    WorkerParts,
+    describe_hooks,
     new_record,
     record_from,
     stored_run,
 )
 from prompty.durable.steps import TurnDriver, Wanted
+from prompty.durable.verdicts import Decision, verdict_from_json, verdict_to_json
 from prompty.durable.watch import WatchedTurn, watch_turn
-from prompty.loop.effects import LoadMemory, Rewrite, Verdict
+from prompty.loop.effects import LoadMemory
 from prompty.loop.options import Settings
 from prompty.loop.policy import combine_policies
 from prompty.model.agent import PromptAgent
@@ -119,18 +120,18 @@ def _get_workflow_id() -> str:
     return DBOS.workflow_id
 
 
-def _split_options(options: TurnOptions) -> tuple[WorkerParts, DurableOptions]:
+def _split_options(options: TurnOptions) -> tuple[WorkerOptions, DurableOptions]:
     """Return what stays in this process, and what is stored."""
     own = {name: value for name, value in options.items() if name in WorkerOptions.__annotations__}
-    parts = WorkerParts(**own)  # type: ignore[arg-type]  # its fields
     data = {name: value for name, value in options.items() if name not in own}
-    return parts, cast(DurableOptions, {**data, "tools": list(handlers_of(parts.tools))})
+    tools = list(handlers_of(options.get("tools")))
+    return cast(WorkerOptions, own), cast(DurableOptions, {**data, "tools": tools})
 
 
 async def _open_turn(
     source: PromptAgent | StrPath,
     inputs: Mapping[str, object] | None,
-    parts: WorkerParts,
+    parts: WorkerOptions,
     options: DurableOptions,
     paused: Paused | None,
     deadline: timedelta | None,
@@ -145,7 +146,7 @@ async def _open_turn(
             kept: Any = paused.policy["approval"]
             options["approval"] = combine_policies(kept, options.get("approval"))
         run_id = token_hex(16) if paused is None else paused.run_id
-        record = new_record(run_id, agent, inputs, options, parts.secrets)
+        record = new_record(run_id, agent, inputs, options, parts.get("secrets") or {})
         if deadline is not None:
             record = replace(record, deadline=time.time() + deadline.total_seconds())
         return seal({"record": record.to_json(), "step": DBOS.step_id})
@@ -155,7 +156,7 @@ async def _open_turn(
 
 async def _wait_for_answer(
     paused: Paused, watched: WatchedTurn, timeout: timedelta | None, deadline: RunDeadline
-) -> dict[str, Verdict | Rewrite]:
+) -> Mapping[str, Decision]:
     """Show the pause to `find_pause`, and wait for `answer`."""
     await DBOS.set_event_async(PAUSED, seal(paused.to_json()))
     until = deadline.at
@@ -168,7 +169,7 @@ async def _wait_for_answer(
     received = await DBOS.recv_async(topic, timeout_seconds=seconds)  # which is there, or the time is up
     await DBOS.set_event_async(PAUSED, None)
     if received is not None:
-        return {key: decision_from(value) for key, value in received.items()}
+        return {key: verdict_from_json(value) for key, value in received.items()}
     if until == deadline.at:
         raise deadline.error()
     return parse_decisions(paused, [False] * len(paused.pending))
@@ -197,7 +198,7 @@ def answer(client: Client, workflow_id: str, verdicts: object, *, paused: Paused
     paused = paused or find_pause(client, workflow_id)
     if paused is None:
         raise RequestError(f"the workflow '{workflow_id}' does not wait for an answer", "Ask `find_pause`.")
-    decisions = {key: decision_to_json(one) for key, one in parse_decisions(paused, verdicts).items()}
+    decisions = {key: verdict_to_json(one) for key, one in parse_decisions(paused, verdicts).items()}
     topic = _get_topic(paused)
     client.send(workflow_id, decisions, topic, idempotency_key=topic)
     client.update_workflow_attributes(workflow_id, {topic: True}, merge=True)  # so the watcher finds it
@@ -244,7 +245,7 @@ def read_deltas(client: Client, workflow_id: str) -> Iterator[Delta | Retry]:
         yield from map(delta_from, group["deltas"])
 
 
-async def _run_record(record: Record, parts: WorkerParts, fence: Fence, deadline: RunDeadline) -> Done | Paused:
+async def _run_record(record: Record, parts: WorkerOptions, fence: Fence, deadline: RunDeadline) -> Done | Paused:
     """Run a turn from its record to its end or a pause, or raise the error that ends it. `fence` returns when a side
     effect may begin."""
     spans = open_run_spans("turn", record.path or "run") if is_tracing() else None
@@ -253,7 +254,7 @@ async def _run_record(record: Record, parts: WorkerParts, fence: Fence, deadline
             spans.span.set_attributes({names.RUN_ID: record.run_id})
         run = stored_run(record, parts, spans)
         write = _write_delta if record.options.get("stream") else None
-        performer = Performer(run, parts.hooks(), fence=fence, write=write, pace=parts.pace, deadline=deadline)
+        performer = Performer(run, describe_hooks(parts), fence=fence, write=write, deadline=deadline)
         try:
             steps = _DbosSteps(performer, fence)
             return await TurnDriver(steps, record.run_id, performer.hooks).drive(run.loop(performer.inner))

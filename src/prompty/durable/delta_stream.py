@@ -2,24 +2,17 @@
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
+
+from pydantic import TypeAdapter
 
 from prompty.drivers.aio import Outcome
 from prompty.durable.envelope import seal
-from prompty.model.citation import parse_citations, parse_provider_calls
-from prompty.model.event import (
-    CitationAdded,
-    Delta,
-    Event,
-    ProviderCallDone,
-    ProviderCallStarted,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from prompty.model.event import Delta, Event
 from prompty.model.message import Json
 
 T = TypeVar("T")
+_DELTAS: dict[str, TypeAdapter[Delta]] = {one.__name__: TypeAdapter(one) for one in get_args(Delta)}
 FLUSH_SECONDS = 0.1  # a write costs about half a step, so deltas are written in groups
 
 
@@ -55,32 +48,10 @@ class DeltaWriter:
 
 
 def delta_to_json(delta: Delta) -> Json:
-    match delta:
-        case TextDelta(text):
-            return {"text": text}
-        case ReasoningDelta(text):
-            return {"reasoning": text}
-        case ToolCallDelta(index, id, name, arguments):
-            return {"call": [index, id, name, arguments]}
-        case ProviderCallStarted(started):
-            return {"started": started.to_json()}
-        case ProviderCallDone(done):
-            return {"done": done.to_json()}
-        case CitationAdded(citation):
-            return {"citation": citation.to_json()}
+    kind = type(delta).__name__
+    return {"kind": kind, "delta": _DELTAS[kind].dump_python(delta, mode="json")}
 
 
 def delta_from(value: Any) -> Delta:
     """Decode the result of `delta_to_json`."""
-    match value:
-        case {"text": str(text)}:
-            return TextDelta(text)
-        case {"reasoning": str(text)}:
-            return ReasoningDelta(text)
-        case {"started": started}:
-            return ProviderCallStarted(*parse_provider_calls([started]))
-        case {"done": done}:
-            return ProviderCallDone(*parse_provider_calls([done]))
-        case {"citation": citation}:
-            return CitationAdded(*parse_citations([citation]))
-    return ToolCallDelta(*value["call"])
+    return _DELTAS[value["kind"]].validate_python(value["delta"])

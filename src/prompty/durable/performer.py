@@ -6,15 +6,15 @@ Inside a step, the ordinary async driver performs the effect.
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging import Logger, getLogger
 from random import uniform
 from secrets import token_hex
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from prompty.drivers.aio import AsyncDriver, Outcome, drain_async
+from prompty.drivers.aio import AsyncDriver, drain_async
 from prompty.drivers.run import Run
 from prompty.drivers.session import LOCK_POLL, MemorySession
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, not_run
@@ -41,14 +41,6 @@ T = TypeVar("T")
 Fence = Callable[[], Awaitable[None]]
 Write = Callable[[Json], Awaitable[None]]
 logger: Logger = getLogger("prompty")
-
-
-class CallLimiter(Protocol):
-    """Wraps a worker's model calls. It receives the events of a call that has not started, and can delay them."""
-
-    def __call__(
-        self, events: AsyncGenerator[Event | Outcome[T], None], /
-    ) -> AsyncGenerator[Event | Outcome[T], None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +97,13 @@ class Performer:
         *,
         fence: Fence,
         write: Write | None = None,
-        pace: CallLimiter | None = None,
         deadline: RunDeadline | None = None,
     ) -> None:
         self.inner: AsyncDriver = run.async_driver()
         self.run_id: str = run.run_id
         self.execution: str = token_hex(8)
         self.hooks = hooks
-        self._fence, self._write, self._pace = fence, write, pace
+        self._fence, self._write = fence, write
         self._deadline = deadline or RunDeadline()
         self._session = MemorySession(run.settings.memory)
         self._session_id = run.settings.session_id
@@ -179,21 +170,11 @@ class Performer:
         if self._requested is not None:  # this execution makes the call, so it has a span
             self.inner.host.emit(self._requested)
             self._requested = None
-        events = self._fenced(self.inner.perform(effect))
-        if self._pace is not None:
-            events = self._pace(events)
+        events = self.inner.perform(effect)
         if self._write is not None and self.inner.targets[effect.model].streams(effect.request):
             async with DeltaWriter(self._write, name, self.execution) as deltas:
                 return await self._deadline.limit(lambda: drain_async(deltas.record(events)))
         return await self._deadline.limit(lambda: drain_async(events))
-
-    async def _fenced(
-        self, events: AsyncGenerator[Event | Outcome[T], None]
-    ) -> AsyncGenerator[Event | Outcome[T], None]:
-        """Fence a call that `pace` delayed."""
-        await self._fence()
-        async for event in events:
-            yield event
 
     async def _call_tool(self, planned: PlannedCall) -> Message:
         await self._find_kinds()

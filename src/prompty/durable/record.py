@@ -6,26 +6,19 @@ it.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
-from decimal import Decimal
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
+from pydantic import TypeAdapter
 from typing_extensions import Doc
 
 from prompty.drivers.run import Invocation, Run
 from prompty.drivers.run_spans import RunSpans
-from prompty.durable.codec import Decision, decision_from, decision_to_json
 from prompty.durable.envelope import digest, seal, unseal
-from prompty.durable.performer import CallLimiter
-from prompty.durable.secrets import (
-    Secrets,
-    extract_secrets,
-    restore_origins,
-    restore_secrets,
-    store_origins,
-)
+from prompty.durable.secrets import TRUST, Secrets, extract_secrets, restore_secrets
 from prompty.durable.steps import WrongWorker
+from prompty.durable.verdicts import Decision, verdict_from_json, verdict_to_json
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
 from prompty.loop.options import Gate, RunOptions, Settings, check_numbers, renders_file
@@ -37,12 +30,15 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
 from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
+from prompty.model.trust import Trust
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import Api
 from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
+_BUDGET: TypeAdapter[Budget] = TypeAdapter(Budget)
+_TRUSTED = [one.name for one in fields(Trust)]
 Summarizer = Callable[[list[Message], int], Any] | str | Path | None
 
 
@@ -67,7 +63,6 @@ class WorkerOptions(TypedDict, total=False):
     summary: Annotated[Summarizer, Doc("Sums up what `context_budget` leaves out: a function or a .prompty file.")]
     memory: Annotated[MemoryStore | AsyncMemoryStore | None, Doc("The session store of turns with a `session_id`.")]
     secrets: Annotated[Secrets, Doc("Secrets by name. A database holds the name, and the process the value.")]
-    pace: Annotated[CallLimiter | None, Doc("Wraps each model call, and may make it wait.")]
 
 
 class TurnOptions(RunOptions, WorkerOptions, total=False):
@@ -77,23 +72,11 @@ class TurnOptions(RunOptions, WorkerOptions, total=False):
     steering: Annotated[bool, Doc("Accept messages by `steer`, which costs a step in each round.")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerParts:
-    """`WorkerOptions` with defaults filled in."""
-
-    tools: Tools = None
-    gate: Gate | None = None
-    guardrails: Guardrails | None = None
-    stop: Callable[[Progress], bool] | None = None
-    summary: Summarizer = None
-    memory: MemoryStore | AsyncMemoryStore | None = None
-    secrets: Secrets = field(default_factory=dict)
-    pace: CallLimiter | None = None
-
-    def hooks(self) -> Json:
-        """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""
-        guarded = sorted(self.guardrails.kinds()) if self.guardrails else []
-        return {"gate": self.gate is not None, "guardrails": guarded, "summary": self.summary is not None}
+def describe_hooks(worker: WorkerOptions) -> Json:
+    """Return which functions a run calls. It is stored: every worker and reader of the run must call the same."""
+    guardrails = worker.get("guardrails")
+    guarded = sorted(guardrails.kinds()) if guardrails else []
+    return {name: worker.get(name) is not None for name in ("gate", "summary")} | {"guardrails": guarded}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +103,7 @@ class Record:
 
     def after(self, paused: Paused, decisions: Mapping[str, Decision]) -> "Record":
         """Return the segment that continues from a pause."""
-        answers: Json = {key: decision_to_json(decision) for key, decision in decisions.items()}
+        answers: Json = {key: verdict_to_json(decision) for key, decision in decisions.items()}
         return replace(self, paused=paused.to_json(), answers=answers)
 
 
@@ -156,7 +139,7 @@ def new_record(
         inputs={name: option_to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
         hidden=hidden,
         options={name: option_to_json(value) for name, value in options.items() if value is not None},
-        origins=store_origins(agent),
+        origins=TRUST.dump_python(agent.trust, mode="json"),
     )
 
 
@@ -180,7 +163,7 @@ def option_to_json(value: object) -> object:
         case Tokens(count):
             return {"tokens": count}
         case Budget():
-            return {**asdict(value), "cost": None if value.cost is None else str(value.cost)}
+            return _BUDGET.dump_python(value, mode="json")
         case Message():
             return value.to_json()
         case TextPart() | MediaPart():
@@ -199,36 +182,35 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     if secrets is not None:
         data = restore_secrets(data, record.secrets, bare, secrets)
     try:
-        trust = restore_origins(record.origins)
+        trust = TRUST.validate_python({**dict.fromkeys(_TRUSTED), **record.origins})  # a field that is gone is None
         return PromptAgent.model_validate({**data, "path": bare.path, "trust": trust})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret
         raise RunRefused(f"the agent of the run '{record.run_id}'", cause) from None
 
 
-def stored_run(record: Record, worker: WorkerParts, spans: RunSpans | None) -> Run:
+def stored_run(record: Record, worker: WorkerOptions, spans: RunSpans | None) -> Run:
     """Return the run of a segment, with the functions and secrets of a worker."""
-    agent = stored_agent(record, worker.secrets)
+    known = worker.get("secrets") or {}
+    agent = stored_agent(record, known)
     options = _stored_options(record)
     limit = options.get("context_budget")
     settings = Settings(
         **{
             **options,
-            "tools": _select_tools(worker.tools, options.get("tools"), agent),
-            "context_budget": None if limit is None else Context(limit=limit, summary=worker.summary),
-            "memory": worker.memory if options.get("session_id") is not None else None,
-            "gate": worker.gate,
-            "guardrails": worker.guardrails,
-            "stop": worker.stop,
+            "tools": _select_tools(worker.get("tools"), options.get("tools"), agent),
+            "context_budget": None if limit is None else Context(limit=limit, summary=worker.get("summary")),
+            "memory": worker.get("memory") if options.get("session_id") is not None else None,
+            **{name: worker.get(name) for name in ("gate", "guardrails", "stop")},
         }
     )
-    secrets = {name: _get_secret(name, key, worker) for name, key in record.hidden.items()}
+    secrets = {name: _get_secret(name, key, known) for name, key in record.hidden.items()}
     run = _assemble(record, agent, settings, secrets, spans)
     if run.state.resumed:
         try:
             check_policies(run.state.resumed, run.hooks())
         except PausedRefused:
-            raise WrongWorker.for_hooks(record.run_id, run.state.resumed.policy, worker.hooks()) from None
+            raise WrongWorker.for_hooks(record.run_id, run.state.resumed.policy, describe_hooks(worker)) from None
     return run
 
 
@@ -253,7 +235,7 @@ def _assemble(
 ) -> Run:
     state = None
     if record.paused is not None:
-        decisions = {key: decision_from(value) for key, value in record.answers.items()}
+        decisions = {key: verdict_from_json(value) for key, value in record.answers.items()}
         state = resumed_state(Paused.from_json(record.paused), decisions)
     invocation = Invocation(
         operation="turn",
@@ -266,14 +248,14 @@ def _assemble(
     return Run(invocation, agent, state=state, run_id=record.run_id, spans=spans)
 
 
-def _get_secret(name: str, key: str, worker: WorkerParts) -> str:
-    if key not in worker.secrets:
+def _get_secret(name: str, key: str, secrets: Secrets) -> str:
+    if key not in secrets:
         raise RequestError(
             f"the secret '{key}' for the input '{name}' is not known here",
             f"Pass secrets={{'{key}': value}}.",
             f"Start the worker with --secret {key}=VARIABLE.",
         )
-    return worker.secrets[key]
+    return secrets[key]
 
 
 def _stored_options(record: Record) -> dict[str, Any]:
@@ -282,16 +264,10 @@ def _stored_options(record: Record) -> dict[str, Any]:
     options["steering"] = Steering() if options.get("steering") else None
     if isinstance(policies := options.get("approval"), list):
         options["approval"] = AllPolicies(policies)
-    options["budget"] = _read_budget(options["budget"]) if options.get("budget") else None
+    options["budget"] = _BUDGET.validate_python(options["budget"]) if options.get("budget") else None
     if isinstance(limit := options.get("context_budget"), dict):
         options["context_budget"] = Tokens(limit["tokens"])
     return options
-
-
-def _read_budget(stored: Json) -> Budget:
-    """Return a stored budget. Its money is kept as text, so that no digit is lost."""
-    cost = stored.get("cost")
-    return Budget(**{**stored, "cost": Decimal(cost) if isinstance(cost, str) else cost})  # type: ignore[arg-type]  # numbers, as they were stored
 
 
 def _select_tools(tools: Tools, names: Sequence[str] | None, agent: PromptAgent) -> Tools:

@@ -8,16 +8,19 @@ References are stored beside the data of a run and not inside it, so no text can
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from prompty.errors import PromptyError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
-from prompty.model.trust import FieldKind, Trust, Use, read_trusted
+from prompty.model.trust import Trust
 from prompty.pipeline.load import load
 from prompty.pipeline.references import References
 from prompty.pipeline.stored import StoredField, dump_agent, put_value, take_fields
-from prompty.safety.origins import TextOrigin
 
 Secrets = Mapping[str, str]
+TRUST: TypeAdapter[Trust] = TypeAdapter(Trust)
+"""The variables of an agent, without their values, and what its program allows, as JSON."""
 
 
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
@@ -38,34 +41,6 @@ def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, 
         keys: Any = reference["keys"]
         put_value(data, keys, _resolve_reference(reference, agent, secrets))
     return data
-
-
-def store_origins(agent: PromptAgent) -> Json:
-    """Return the variables of an agent, without their values, and what its program allows."""
-    trust = agent.trust
-    return {
-        "from_file": trust.from_file,
-        "uses": [use._asdict() for use in trust.uses],
-        "missing": [use._asdict() for use in trust.missing],
-        "env_allowed": sorted(trust.env_allowed),
-        "trusted": sorted(map(str, trust.trusted)),
-    }
-
-
-def restore_origins(stored: Any) -> Trust:
-    """Return the trust of a stored agent."""
-    return Trust(
-        uses=tuple(map(_read_use, stored["uses"])),
-        missing=tuple(map(_read_use, stored["missing"])),
-        env_allowed=frozenset(stored["env_allowed"]),
-        trusted=read_trusted(tuple(stored["trusted"])),
-        from_file=stored["from_file"],
-    )
-
-
-def _read_use(stored: Any) -> Use:
-    source, kind = TextOrigin(stored["source"]), FieldKind(stored["kind"])
-    return Use(**{**stored, "keys": tuple(stored["keys"]), "source": source, "kind": kind})
 
 
 def _build_reference(found: StoredField, agent: PromptAgent, secrets: Secrets) -> Json:

@@ -28,10 +28,10 @@ except ModuleNotFoundError as _missing:
     raise MissingExtra("temporalio", "temporal") from _missing
 
 from prompty.drivers.run import parse_decisions
-from prompty.durable.codec import decision_to_json
 from prompty.durable.envelope import unseal
 from prompty.durable.temporal_worker import PromptyPlugin
 from prompty.durable.temporal_workflow import ANSWER, PAUSED, STEER, get_key, turn
+from prompty.durable.verdicts import verdict_to_json
 from prompty.model.message import Json
 from prompty.model.paused import Paused
 
@@ -53,7 +53,7 @@ async def answer(handle: WorkflowHandle[Any, Any], verdicts: object, *, paused: 
     paused = paused or await find_pause(handle)
     if paused is None:
         raise RequestError(f"the workflow '{handle.id}' does not wait for an answer", "Ask `find_pause`.")
-    decisions = {key: decision_to_json(one) for key, one in parse_decisions(paused, verdicts).items()}
+    decisions = {key: verdict_to_json(one) for key, one in parse_decisions(paused, verdicts).items()}
     await handle.signal(ANSWER, args=[get_key(paused), decisions])
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Unpack, cast
 
+from pydantic import TypeAdapter
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -22,17 +23,14 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from prompty.drivers.run import load_agent
 from prompty.drivers.target import resolve_api
-from prompty.durable.codec import (
-    answer_from,
-    error_to_json,
-)
+from prompty.durable.codec import answer_from, error_to_json
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import Performer, read_clock
 from prompty.durable.record import (
     DurableOptions,
     Record,
     WorkerOptions,
-    WorkerParts,
+    describe_hooks,
     new_record,
     record_from,
     stored_run,
@@ -60,7 +58,7 @@ from prompty.loop.effects import (
 )
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent
-from prompty.model.message import Json, Message, Reply, ToolCall
+from prompty.model.message import Json, Message, Reply
 from prompty.model.paused import GatedCall
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
@@ -69,6 +67,8 @@ from prompty.providers import PROVIDERS, Api
 from prompty.registry import DEFAULT
 from prompty.tools.toolbox import handlers_of
 
+_GATED: TypeAdapter[tuple[GatedCall, ...]] = TypeAdapter(tuple[GatedCall, ...])
+_PLANNED: TypeAdapter[PlannedCall] = TypeAdapter(PlannedCall)
 LEASE = 10.0  # seconds
 TURNS = 200  # that a worker remembers
 # Workflows import these as they are: they keep no state of a workflow, and are slow to import for each.
@@ -155,12 +155,11 @@ class KnownTurn:
                 self.performer = self._build()  # one that has described its tools, before a pause, cannot again
                 return DescribeTools()
             case "call":
-                planned = effect["planned"]
-                return PlannedCall(**{**planned, "call": ToolCall(**planned["call"])})
+                return _PLANNED.validate_python(effect["planned"])
             case "gate":
-                return AskGate(tuple(_gated_call_from(entry) for entry in effect["calls"]))
+                return AskGate(_GATED.validate_python(effect["calls"]))
             case "guard":
-                return CheckGuardrail("tool", _gated_call_from(effect["call"]))
+                return CheckGuardrail("tool", *_GATED.validate_python([effect["call"]]))
             case "input":
                 return CheckGuardrail("input", tuple(self.read(effect["messages"])))
             case "output":
@@ -207,10 +206,6 @@ class KnownTurn:
         return [Message.from_json(message) for _, message in known]
 
 
-def _gated_call_from(stored: Any) -> GatedCall:
-    return GatedCall(**{**stored, "bound": tuple(stored["bound"])})
-
-
 class Missing(Exception):
     """This worker has begun nothing, because it lacks messages or, with `lacking=None`, the tools of the turn, or may
     not begin anything."""
@@ -253,8 +248,9 @@ async def _read(turn: str, numbers: Sequence[int] | None) -> Any:
 class TurnActivities:
     """Performs the effects of turns with the tools, functions and secrets of a worker."""
 
-    def __init__(self, host: WorkerParts, lease: float) -> None:
+    def __init__(self, host: WorkerOptions, lease: float) -> None:
         self._host, self._lease = host, lease
+        self._secrets, self._hooks = host.get("secrets") or {}, describe_hooks(host)
         self.most_bytes: float = MOST_BYTES
         self._turns: OrderedDict[str, KnownTurn] = OrderedDict()
 
@@ -265,7 +261,7 @@ class TurnActivities:
             wanted: Any = unseal(stored, "the start of a turn")
             record, key = await asyncio.to_thread(self._new_record, wanted), token_hex(8)
             self._remember(key, record, None)
-            opened: Json = {"record": record.to_json(), "hooks": self._host.hooks()}
+            opened: Json = {"record": record.to_json(), "hooks": self._hooks}
             opened |= {"turn": key, "lease": self._lease}
             return check_size(seal(opened), "the start of a turn", self.most_bytes)
         except PromptyError as error:
@@ -277,9 +273,9 @@ class TurnActivities:
         loaded = PromptAgent.model_validate(source) if isinstance(source, dict) else source
         agent = load_agent(loaded, chosen)
         secrets = self._find_secrets(agent, inputs)
-        options.setdefault("tools", list(handlers_of(self._host.tools)))
+        options.setdefault("tools", list(handlers_of(self._host.get("tools"))))
         run_id = wanted["run"] or token_hex(16)
-        record = new_record(run_id, agent, {**inputs, **secrets}, cast(DurableOptions, options), self._host.secrets)
+        record = new_record(run_id, agent, {**inputs, **secrets}, cast(DurableOptions, options), self._secrets)
         if wanted["run"] is not None:  # it goes on with the messages of its pause
             return dataclasses.replace(record, options={**record.options, "messages": []})
         messages = [message.to_json() for message in stored_run(record, self._host, None).state.messages]
@@ -301,7 +297,7 @@ class TurnActivities:
                     f"the input '{name}' is sensitive, and the history of a workflow would have it",
                     f"Leave it out, and give it to the workers: PromptyPlugin(secrets={{'{name}': value}}).",
                 )
-        return {name: self._host.secrets[name] for name in sensitive if name in self._host.secrets}
+        return {name: self._secrets[name] for name in sensitive if name in self._secrets}
 
     @activity.defn(name=STEP)
     async def step(self, stored: dict[str, Any]) -> dict[str, Any]:
@@ -335,9 +331,10 @@ class TurnActivities:
     async def _find_turn(self, key: str) -> KnownTurn:
         if key not in self._turns:
             opened = await _read(key, None)
-            if (hooks := self._host.hooks()) != opened["hooks"]:
+            if self._hooks != opened["hooks"]:
                 raise RequestError(
-                    f"a turn was begun with {list_hooks(opened['hooks'])}, and another worker has {list_hooks(hooks)}",
+                    f"a turn was begun with {list_hooks(opened['hooks'])}, and another worker "
+                    f"has {list_hooks(self._hooks)}",
                     "Start all workers of a task queue with the same PromptyPlugin.",
                 )
             self._remember(key, record_from(opened["record"], "a turn"), opened["offered"])
@@ -347,7 +344,7 @@ class TurnActivities:
     def _remember(self, key: str, record: Record, offered: Any) -> None:
         def build() -> Performer:
             run = stored_run(record, self._host, None)
-            return Performer(run, self._host.hooks(), fence=_fence, pace=self._host.pace)
+            return Performer(run, self._hooks, fence=_fence)
 
         self._turns[key] = KnownTurn(build, offered)
         while len(self._turns) > TURNS:
@@ -367,7 +364,7 @@ class PromptyPlugin(SimplePlugin):
         for name, instead in _ELSEWHERE.items():
             if parts.get(name) is not None:
                 raise RequestError(f"a worker of Temporal takes no {name}=", instead)
-        self._turns = TurnActivities(WorkerParts(**parts), lease)
+        self._turns = TurnActivities(parts, lease)
         _import_all()
         super().__init__(
             "prompty",

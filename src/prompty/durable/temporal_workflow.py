@@ -18,22 +18,12 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from prompty.drivers.run import parse_decisions
 from prompty.drivers.target import resolve_api
-from prompty.durable.codec import (
-    UNKNOWN,
-    Decision,
-    decision_from,
-    error_from,
-)
+from prompty.durable.codec import UNKNOWN, error_from
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import is_cancelled
-from prompty.durable.record import (
-    DurableOptions,
-    Record,
-    option_to_json,
-    record_from,
-    stored_plan,
-)
+from prompty.durable.record import DurableOptions, Record, option_to_json, record_from, stored_plan
 from prompty.durable.steps import TurnDriver, Wanted
+from prompty.durable.verdicts import Decision, verdict_from_json
 from prompty.errors import DeadlineExceeded, RequestError, RunBroken
 from prompty.loop.effects import (
     AbandonAnswer,
@@ -196,8 +186,8 @@ class Inbox:
     def take(self, key: str, decisions: dict[str, Any]) -> None:
         """Take an answer. The first one to a pause counts."""
         try:
-            read = {name: decision_from(value) for name, value in decisions.items()}
-        except (AttributeError, LookupError, TypeError):
+            read = {name: verdict_from_json(value) for name, value in decisions.items()}
+        except (AttributeError, RequestError):
             workflow.logger.warning("An answer to a pause was ignored, because it cannot be read.")
             return
         if key in self._pauses:
