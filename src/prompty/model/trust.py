@@ -221,12 +221,22 @@ class Target(NamedTuple):
     hosts: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     trusted: frozenset[Origin] = frozenset()
+    registered: tuple[str, ...] = ()
+
+    def trusts(self, origin: Origin) -> bool:
+        """Return True if the program allows an origin: for this agent, in its registry, or in the environment, which
+        is read last because each call asks."""
+        if origin in self.trusted or (self.registered and origin in read_trusted(self.registered)):
+            return True
+        listed = os.environ.get(TRUST_VARIABLE)
+        return bool(listed) and origin in read_trusted(str(listed))
 
     @property
     def is_named_by_file(self) -> bool:
+        if self.address or self.prefixes:
+            return False
         origin = parse_origin(self.endpoint)
-        is_known = origin and (origin.is_loopback or origin in self.trusted or is_built_in(origin, self.hosts))
-        return not (is_known or self.address or self.prefixes)
+        return not (origin and (origin.is_loopback or is_built_in(origin, self.hosts) or self.trusts(origin)))
 
 
 def refuse_address(target: Target) -> Refusal | None:
@@ -235,7 +245,7 @@ def refuse_address(target: Target) -> Refusal | None:
     if origin is None:
         cause = f"the endpoint '{mask_url(target.endpoint)}' is not an absolute http(s) URL"
         return Refusal(cause, "Write it with its scheme, in ASCII, like https://host/v1 or http://localhost:8080/v1.")
-    if origin.scheme == "https" or origin.is_loopback or origin in target.trusted:
+    if origin.scheme == "https" or origin.is_loopback or target.trusts(origin):
         return None
     return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {_trust(origin)}")
 
@@ -252,7 +262,7 @@ def refuse_credential(
         return Refusal(
             f"{origin} is not https, and this machine's credentials are sent over https only", "Write https://…."
         )
-    if origin in target.trusted or source is TextOrigin.FILE:
+    if source is TextOrigin.FILE:
         return None
     is_machine, address = source is TextOrigin.MACHINE, target.address
     hosts = [host for host in target.hosts if is_machine or not host.startswith("*")]  # anyone can have one of those
@@ -264,7 +274,7 @@ def refuse_credential(
         is_allowed = False
     else:
         is_allowed = address.variable in _PRINTED if is_machine else has_prefix(address.variable, variable or "")
-    if is_allowed:
+    if is_allowed or target.trusts(origin):
         return None
     what = f"the value of {variable}" if variable else "a credential of this machine"
     fix = f"If you trust it, {_trust(origin)}"
@@ -365,13 +375,3 @@ def read_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
     except ValueError as error:
         fix = f"Write origins such as https://host or http://host:8000 in trusted_endpoints= or {TRUST_VARIABLE}."
         raise RequestError(f"{error}", fix) from None
-
-
-def find_trusted(trust: Trust, registered: tuple[str, ...]) -> frozenset[Origin]:
-    """Return the origins that the program allows for an agent, in its registry, and in the environment."""
-    found = trust.trusted
-    if registered:
-        found |= read_trusted(registered)
-    if listed := os.environ.get(TRUST_VARIABLE):
-        found |= read_trusted(listed)
-    return found

@@ -20,7 +20,6 @@ from prompty.model.trust import (
     Target,
     Use,
     explain_missing,
-    find_trusted,
     refuse_address,
     refuse_choices,
     refuse_connection,
@@ -225,12 +224,15 @@ def check_missing(agent: PromptAgent) -> None:
         raise RequestError(*explain_missing(agent.trust.missing))
 
 
+_ADDRESSED = (ApiKeyConnection, AnonymousConnection, FoundryConnection)
+
+
 def find_refusal(agent: PromptAgent, hosts: tuple[str, ...]) -> Refusal | None:
     """Return why a call of the agent's model is refused, or None."""
     trust, connection = agent.trust, agent.model.connection
     if refusal := refuse_text(trust):
         return refusal
-    if not isinstance(connection, ApiKeyConnection | AnonymousConnection | FoundryConnection):
+    if not isinstance(connection, _ADDRESSED):
         return None  # the program registered it, or the environment names it
     written = getattr(connection, "api_key", None) is not None and not trust.find("model", "connection", "api_key")
     is_own = isinstance(connection, ApiKeyConnection) and connection.api_key is None
@@ -239,6 +241,8 @@ def find_refusal(agent: PromptAgent, hosts: tuple[str, ...]) -> Refusal | None:
     target = find_target(agent, hosts)
     if refusal := refuse_address(target):
         return refusal._replace(cause=f"`model.connection`: {refusal.cause}")
+    if not trust.uses and not isinstance(connection, FoundryConnection):
+        return None  # no variable is sent
     if isinstance(connection, FoundryConnection):
         is_own = True
         if refusal := refuse_credential(None, TextOrigin.MACHINE, target):
@@ -250,8 +254,8 @@ def find_target(agent: PromptAgent, hosts: tuple[str, ...]) -> Target:
     """Return the server of an agent's connection, and who names it."""
     endpoint = str(getattr(agent.model.connection, "endpoint", None) or "")
     address = next((use for use in agent.trust.find("model", "connection", "endpoint") if use.is_address), None)
-    trusted = find_trusted(agent.trust, agent.registry.trusted_endpoints)
-    return Target(endpoint, address, hosts, find_own_prefixes(endpoint), trusted)
+    trusted, registered = agent.trust.trusted, agent.registry.trusted_endpoints
+    return Target(endpoint, address, hosts, find_own_prefixes(endpoint), trusted, registered)
 
 
 def check_environment_url(agent: PromptAgent, variable: str, url: str) -> None:
@@ -260,7 +264,7 @@ def check_environment_url(agent: PromptAgent, variable: str, url: str) -> None:
     if not agent.trust.from_file:
         return
     address = Use(variable, TextOrigin.ENVIRONMENT, (), "", FieldKind.FREE, is_address=True)
-    target = Target(url, address, trusted=find_trusted(agent.trust, agent.registry.trusted_endpoints))
+    target = Target(url, address, trusted=agent.trust.trusted, registered=agent.registry.trusted_endpoints)
     refusal = refuse_address(target) or refuse_connection(agent.trust, ("model",), target, is_own=None)
     if refusal:
         raise RequestError(refusal.cause, refusal.fix, refusal.command_fix)

@@ -19,7 +19,7 @@ from prompty.model.conditions import check_conditions, describe_callee, get_cond
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import KNOWN_TOOL_KINDS, Binding, CustomTool, FunctionTool, ToolDefinition, runs_at_provider
-from prompty.model.trust import Refusal, Target, explain_missing, find_trusted, refuse_connection, refuse_text
+from prompty.model.trust import Refusal, Target, explain_missing, refuse_connection, refuse_text
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.safety.origins import Origin
 from prompty.tools.function import ToolContext, ToolOptions
@@ -274,5 +274,6 @@ def find_tool_refusal(
     if (refusal := refuse_text(trust)) or not url:
         return refusal
     uses = [use for use in trust.uses if use.is_address and use.keys[-1] == field]
-    trusted = find_trusted(trust, agent.registry.trusted_endpoints) | frozenset(allowed)
-    return refuse_connection(trust, ("tools", tool.name), Target(url, uses[0] if uses else None, trusted=trusted))
+    address, trusted = uses[0] if uses else None, trust.trusted | frozenset(allowed)
+    target = Target(url, address, trusted=trusted, registered=agent.registry.trusted_endpoints)
+    return refuse_connection(trust, ("tools", tool.name), target)
