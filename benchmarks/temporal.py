@@ -32,7 +32,7 @@ STEPS = 2 + ROUNDS * (1 + CALLS) + 1  # the start, the tools, answers with calls
 TURNS = 20
 PROCESSES = 5
 # A turn asks the server before each step whether the attempt still counts.
-LIMITS = {"processor time": 1.75, "time": 1.9}
+LIMITS = {"processor time": 1.45, "time": 1.2}
 
 
 @activity.defn

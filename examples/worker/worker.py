@@ -70,7 +70,8 @@ def work(queue: str, concurrency: int) -> None:
     DBOS.launch()
     DBOS.register_queue(queue, worker_concurrency=concurrency, polling_interval_sec=0.5)
     print(f"working as {executor}", flush=True)
-    stopping.wait()
+    while not stopping.wait(0.5):  # a wait without end would sleep through a signal that comes just before it
+        pass
     # DBOS takes no more jobs from now on. It would fail those that it ends itself, so they are given back before.
     ending = threading.Thread(target=DBOS.destroy, kwargs={"workflow_completion_timeout_sec": DRAIN + 5})
     ending.start()
