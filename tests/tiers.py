@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 TIERS = frozenset({"process", "database", "browser", "real", "slow", "timing", "nightly"})
 MAY_START_PROCESSES = TIERS - {"slow", "timing", "nightly"}
 FOLDERS = {"tests/durable": "database", "tests/real": "real"}
+ALONE = ("durable/test_codec.py", "durable/test_stored_agents.py", "durable/test_verdicts.py")  # need no database
 FIXTURES = {
     "databases": "database",
     "browser": "browser",
@@ -37,7 +38,7 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
     """Mark tests by their folder and by the fixtures they use."""
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
-        names = {tier for folder, tier in FOLDERS.items() if path.startswith(f"{folder}/")}
+        names = {tier for folder, tier in FOLDERS.items() if path.startswith(f"{folder}/") and not path.endswith(ALONE)}
         names |= {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
         if any(database in item.nodeid.partition("::")[2].lower() for database in SECOND_DATABASES):
             names.add("nightly")
