@@ -26,25 +26,13 @@ from prompty.batches.rows import check_columns, count_rows, parse_shard, select_
 from prompty.batches.table import write_csv
 from prompty.batches.throttle import CONCURRENCY
 from prompty.cases.project_file import find_project
+from prompty.cli import options as shared
 from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_error, fail, out, print_json
 from prompty.cli.durations import parse_duration
 from prompty.cli.estimate import print_estimate
 from prompty.cli.functions import ToolFiles
 from prompty.cli.inputs import load_prompt_file
-from prompty.cli.options import (
-    AllowEnv,
-    ApiType,
-    AsJson,
-    LenientOutputs,
-    ModelId,
-    PromptFile,
-    ProviderKey,
-    Roots,
-    TraceTo,
-    Variant,
-    get_outputs_mode,
-    start_tracing,
-)
+from prompty.cli.options import get_outputs_mode, start_tracing
 from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.drivers.span_attributes import describe_version
 from prompty.errors import RequestError
@@ -56,73 +44,63 @@ from prompty.tools.function import load_functions
 BAR_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
-Rows = Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")]
-OutputFile = Annotated[
-    Path | None,
-    Option(
-        "--output", "-o", metavar="PATH", help="Append the results to this JSONL file, or write them to a CSV file."
-    ),
-]
-Estimates = Annotated[
-    bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
-]
-RetryFailed = Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")]
-AcceptFailed = Annotated[bool, Option("--accept-failed", help="Exit with 0 although rows failed in an earlier run.")]
-RowLimit = Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")]
-Sample = Annotated[
-    int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
-]
-ShardOfRows = Annotated[
-    str | None, Option("--shard", metavar="I/N", help="Run only part I of N: every N-th row, starting with row I.")
-]
-BatchMaxCost = Annotated[
-    float | None,
-    Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
-]
-BatchConcurrency = Annotated[int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")]
-InProviderBatch = Annotated[
-    bool,
-    Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
-]
-RowDeadline = Annotated[
-    timedelta | None,
-    Option(
-        parser=parse_duration,
-        metavar="AGE",
-        help="With --provider-batch: after this time, such as 6h, run the rows that are left here.",
-    ),
-]
-Cancel = Annotated[
-    bool, Option("--cancel", help="With --provider-batch: run no more rows, and write the answers there are.")
-]
-
 
 def run_batch(
-    file: PromptFile,
-    rows: Rows,
-    output: OutputFile = None,
-    estimate: Estimates = False,
-    variant: Variant = None,
-    retry_failed: RetryFailed = False,
-    accept_failed: AcceptFailed = False,
-    limit: RowLimit = None,
-    sample: Sample = None,
-    shard: ShardOfRows = None,
-    max_cost: BatchMaxCost = None,
-    concurrency: BatchConcurrency = CONCURRENCY,
+    file: shared.PromptFile,
+    rows: Annotated[Path, Argument(help="A JSONL or CSV file with one call's inputs per row.")],
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output", "-o", metavar="PATH", help="Append the results to this JSONL file, or write them to a CSV file."
+        ),
+    ] = None,
+    estimate: Annotated[
+        bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
+    ] = False,
+    variant: shared.Variant = None,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")] = False,
+    accept_failed: Annotated[
+        bool, Option("--accept-failed", help="Exit with 0 although rows failed in an earlier run.")
+    ] = False,
+    limit: Annotated[int | None, Option(min=1, metavar="N", help="Run only the first N rows.")] = None,
+    sample: Annotated[
+        int | None, Option(min=1, metavar="N", help="Run only N rows chosen at random, the same rows every time.")
+    ] = None,
+    shard: Annotated[
+        str | None, Option("--shard", metavar="I/N", help="Run only part I of N: every N-th row, starting with row I.")
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        Option("--max-cost", metavar="DOLLARS", help="Start no more rows once those in PATH have cost DOLLARS."),
+    ] = None,
+    concurrency: Annotated[
+        int, Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N rows at once.")
+    ] = CONCURRENCY,
     tools: ToolFiles = None,
-    provider_batch: InProviderBatch = False,
-    deadline: RowDeadline = None,
-    cancel: Cancel = False,
-    model: ModelId = None,
-    provider: ProviderKey = None,
-    api: ApiType = None,
-    lenient_outputs: LenientOutputs = False,
+    provider_batch: Annotated[
+        bool,
+        Option("--provider-batch", help="Let OpenAI or Anthropic run the rows within a day, at half of the price."),
+    ] = False,
+    deadline: Annotated[
+        timedelta | None,
+        Option(
+            parser=parse_duration,
+            metavar="AGE",
+            help="With --provider-batch: after this time, such as 6h, run the rows that are left here.",
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool, Option("--cancel", help="With --provider-batch: run no more rows, and write the answers there are.")
+    ] = False,
+    model: shared.ModelId = None,
+    provider: shared.ProviderKey = None,
+    api: shared.ApiType = None,
+    lenient_outputs: shared.LenientOutputs = False,
     provider_tools: ProviderTools = None,
-    as_json: AsJson = False,
-    roots: Roots = None,
-    allow_env: AllowEnv = None,
-    trace: TraceTo = None,
+    as_json: shared.AsJson = False,
+    roots: shared.Roots = None,
+    allow_env: shared.AllowEnv = None,
+    trace: shared.TraceTo = None,
 ) -> None:
     """Run FILE once for each row of ROWS. Repeat the command to continue after an interruption."""
     live_only = {"max-cost": max_cost}

@@ -41,88 +41,69 @@ from prompty.pipeline.variants import find_base
 from prompty.safety.redaction import mask_secrets
 from prompty.tools.function import load_functions
 
-Paths = Annotated[
-    list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")
-]
-Select = Annotated[
-    str | None, Option("-k", metavar="EXPR", help='Run cases that match, for example "ada and not slow".')
-]
-HighestLevel = Annotated[
-    Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Stop after this level.")
-]
-Live = Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")]
 Record = Annotated[
     bool, Option("--record", help="Record the answers that are missing or changed. With --live, record all of them.")
 ]
-Models = Annotated[
-    list[str] | None,
-    Option(
-        "--model",
-        "-m",
-        metavar="[PROVIDER:]ID",
-        autocompletion=complete_model,
-        help="Use these models instead of the files'.",
-    ),
-]
-Variants = Annotated[
-    list[str] | None, Option("--variant", metavar="NAME", help="Use these variants instead of the files'.")
-]
-Repeat = Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run each case N times.")]
-CheckFiles = Annotated[
-    list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
-]
-CasesAtOnce = Annotated[
-    int | None,
-    Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8."),
-]
-MaxCost = Annotated[
-    float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once DOLLARS are spent.")
-]
-
-Against = Annotated[
-    str | None, Option("--against", metavar="REF", help="Compare with the prompts at a git branch, tag or commit.")
-]
-BaselineFile = Annotated[
-    Path | None, Option("--baseline", metavar="FILE", help="Compare with FILE instead of NAME.baseline.json.")
-]
-Update = Annotated[bool, Option("--update", help="Write the results to the baseline.")]
-Junit = Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")]
-Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write the results as one HTML page.")]
-FromTrace = Annotated[
-    Path | None, Option("--from-trace", metavar="FILE", help="Add the run in this trace to the prompt's tests.")
-]
-Init = Annotated[bool, Option("--init", help="Write a first test file for each prompt without one, and run nothing.")]
-Failed = Annotated[bool, Option("--failed", help="Run only what failed or could not run in the last run.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only what failed or flipped, and totals.")]
-Github = Annotated[bool, Option("--github", help="Add the results to the GitHub job summary.")]
 
 
 def run_tests(
-    paths: Paths = None,
-    select: Select = None,
-    failed: Failed = False,
-    level: HighestLevel = None,
-    live: Live = False,
+    paths: Annotated[
+        list[Path] | None, Argument(help="Prompts, test files, or folders to search. Defaults to the current folder.")
+    ] = None,
+    select: Annotated[
+        str | None, Option("-k", metavar="EXPR", help='Run cases that match, for example "ada and not slow".')
+    ] = None,
+    failed: Annotated[bool, Option("--failed", help="Run only what failed or could not run in the last run.")] = False,
+    level: Annotated[
+        Literal["render", "wire", "replay", "live"] | None, Option("--level", help="Stop after this level.")
+    ] = None,
+    live: Annotated[bool, Option("--live", help="Call the models instead of reading recordings.")] = False,
     record: Record = False,
-    models: Models = None,
-    variants: Variants = None,
-    repeat: Repeat = None,
+    models: Annotated[
+        list[str] | None,
+        Option(
+            "--model",
+            "-m",
+            metavar="[PROVIDER:]ID",
+            autocompletion=complete_model,
+            help="Use these models instead of the files'.",
+        ),
+    ] = None,
+    variants: Annotated[
+        list[str] | None, Option("--variant", metavar="NAME", help="Use these variants instead of the files'.")
+    ] = None,
+    repeat: Annotated[int | None, Option("--repeat", min=1, metavar="N", help="Run each case N times.")] = None,
     tools: ToolFiles = None,
-    checks: CheckFiles = None,
-    concurrency: CasesAtOnce = None,
-    max_cost: MaxCost = None,
-    against: Against = None,
-    baseline: BaselineFile = None,
-    update: Update = False,
-    junit: Junit = None,
-    html: Html = None,
-    github: Github = False,
+    checks: Annotated[
+        list[str] | None, Option("--checks", metavar="FILE", help="Allow the functions in this Python file as checks.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        Option("--concurrency", "-j", min=1, metavar="N", help="Run at most N live cases at once. The default is 8."),
+    ] = None,
+    max_cost: Annotated[
+        float | None, Option("--max-cost", metavar="DOLLARS", help="Start no more calls once DOLLARS are spent.")
+    ] = None,
+    against: Annotated[
+        str | None, Option("--against", metavar="REF", help="Compare with the prompts at a git branch, tag or commit.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, Option("--baseline", metavar="FILE", help="Compare with FILE instead of NAME.baseline.json.")
+    ] = None,
+    update: Annotated[bool, Option("--update", help="Write the results to the baseline.")] = False,
+    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
+    html: Annotated[Path | None, Option("--html", metavar="FILE", help="Write the results as one HTML page.")] = None,
+    github: Annotated[bool, Option("--github", help="Add the results to the GitHub job summary.")] = False,
     roots: Roots = None,
     allow_env: AllowEnv = None,
     trace: TraceTo = None,
-    init: Init = False,
-    from_trace: FromTrace = None,
-    quiet: Quiet = False,
+    init: Annotated[
+        bool, Option("--init", help="Write a first test file for each prompt without one, and run nothing.")
+    ] = False,
+    from_trace: Annotated[
+        Path | None, Option("--from-trace", metavar="FILE", help="Add the run in this trace to the prompt's tests.")
+    ] = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only what failed or flipped, and totals.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the cases in .test.yaml files next to prompts, offline unless you pass --live or --record.
