@@ -5,9 +5,9 @@ import inspect
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import uniform
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from prompty.cancellation import CancelToken, interruptible
 from prompty.concurrency import in_thread
@@ -15,9 +15,9 @@ from prompty.drivers.driver import (
     ABANDON_SECONDS,
     Driver,
     Moment,
+    Outcome as Outcome,
     Question,
     Results,
-    advance,
     check_deadline,
     count_streamed,
     limit_timeout,
@@ -48,7 +48,6 @@ from prompty.loop.effects import (
 from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
-from prompty.pipeline.places import place_error
 from prompty.providers import AsyncBytes, has_live_transport
 from prompty.tools.calls import ReportedFailure
 from prompty.tracing.spans import NULL_SPAN, aiterate_inside
@@ -56,15 +55,7 @@ from prompty.wire.json_bytes import MALFORMED, read_reply
 from prompty.wire.stream import ReplyReader
 
 T = TypeVar("T")
-V = TypeVar("V", covariant=True)
 Running = dict[asyncio.Task[Message], tuple[int, PlannedCall]]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[V]):
-    """The result of an async generator, which cannot return a value: it yields this last."""
-
-    value: V
 
 
 async def drain_async(events: AsyncGenerator[Event | Outcome[T], None]) -> T:
@@ -98,18 +89,9 @@ class AsyncDriver(Driver):
         """Run the loop to its end. Yield its events, and its result as the `Outcome`."""
         answer: object = None
         failure: PromptyError | None = None
-        spans = self.spans
-        with spans or NULL_SPAN:
+        with self.spans or NULL_SPAN:
             try:
-                while True:
-                    try:
-                        effect = advance(loop, answer, failure, spans)
-                    except StopIteration as end:
-                        yield Outcome(cast(T, end.value))
-                        return
-                    except PromptyError as error:
-                        place_error(error, self.targets[0].agent)
-                        raise
+                while not isinstance(effect := self.advance(loop, answer, failure), Outcome):
                     answer = failure = None
                     if type(effect) is Emit:
                         if self.host.is_listening:
@@ -136,6 +118,7 @@ class AsyncDriver(Driver):
                         raise error from await self._cancel_loop(loop, Cancelled())
                     except StageInterrupted as error:
                         raise cast(BaseException, error.__cause__) from await self._cancel_loop(loop, error.results)
+                yield effect
             finally:
                 loop.close()
                 if self.host.session is not None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from logging import Logger, getLogger
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
@@ -20,6 +20,7 @@ from prompty.loop.options import Settings
 from prompty.model.event import Delta, Event
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
+from prompty.pipeline.places import place_error
 from prompty.providers import Api
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.spans import NULL_SPAN
@@ -29,6 +30,14 @@ Question = AskGate | CheckGuardrail | Summarise
 logger: Logger = getLogger("prompty")
 Results = list[Message | None]
 T = TypeVar("T")
+V = TypeVar("V", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[V]):
+    """The result of an async generator, which cannot return a value: it yields this last."""
+
+    value: V
 
 
 class Host:
@@ -166,6 +175,19 @@ class Driver:
             return NULL_SPAN
         return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
 
+    def advance(self, loop: Loop[T], answer: object, failure: PromptyError | None) -> Effect[object] | Outcome[T]:
+        """Resume the loop, inside the span of the run, and return its next effect, or its result at the end."""
+        try:
+            if self.spans is None:
+                return loop.throw(failure) if failure else loop.send(answer)
+            with self.spans.inside():
+                return loop.throw(failure) if failure else loop.send(answer)
+        except StopIteration as end:
+            return Outcome(end.value)
+        except PromptyError as error:
+            place_error(error, self.targets[0].agent)
+            raise
+
     def check(self) -> None:
         """Raise if the run was cancelled, or has used its time budget."""
         if self.cancel:
@@ -192,11 +214,3 @@ def count_streamed(request: WireRequest, api: Api) -> int:
     last = request.messages[-1] if request.messages and api.unfinished else None
     is_continued = last is not None and last.role == "assistant" and last.finish_reason in api.unfinished
     return len(last.text) if last is not None and is_continued else 0
-
-
-def advance(loop: Loop[T], answer: object, failure: PromptyError | None, spans: RunSpans | None) -> Effect[object]:
-    """Resume the loop, inside the span of the run, and return its next effect."""
-    if spans is None:
-        return loop.throw(failure) if failure else loop.send(answer)
-    with spans.inside():
-        return loop.throw(failure) if failure else loop.send(answer)

@@ -17,9 +17,9 @@ from prompty.drivers.driver import (
     ABANDON_SECONDS,
     Driver,
     Moment,
+    Outcome,
     Question,
     Results,
-    advance,
     check_deadline,
     count_streamed,
     limit_timeout,
@@ -50,7 +50,6 @@ from prompty.loop.effects import (
 from prompty.model.event import Event, TextDelta, ToolStarted
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import WireRequest
-from prompty.pipeline.places import place_error
 from prompty.providers import Bytes, has_live_transport
 from prompty.tracing.spans import NULL_SPAN
 from prompty.wire.json_bytes import MALFORMED, read_reply
@@ -78,17 +77,9 @@ class SyncDriver(Driver):
         """Run the loop to its end. Yield its events and return its result."""
         answer: object = None
         failure: PromptyError | None = None
-        spans = self.spans
-        with spans or NULL_SPAN:
+        with self.spans or NULL_SPAN:
             try:
-                while True:
-                    try:
-                        effect = advance(loop, answer, failure, spans)
-                    except StopIteration as end:
-                        return cast(T, end.value)
-                    except PromptyError as error:
-                        place_error(error, self.targets[0].agent)
-                        raise
+                while not isinstance(effect := self.advance(loop, answer, failure), Outcome):
                     answer = failure = None
                     if type(effect) is Emit:
                         if self.host.is_listening:
@@ -103,6 +94,7 @@ class SyncDriver(Driver):
                             answer = yield from self._report(events)
                     except PromptyError as error:
                         failure = describe_failure(error, effect, self.targets)
+                return effect.value
             finally:
                 loop.close()
                 if self.host.session is not None:
