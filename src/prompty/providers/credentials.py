@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection
+from prompty.model.connection import AnonymousConnection, ApiKeyConnection, FoundryConnection, ReferenceConnection
 from prompty.model.trust import (
     FieldKind,
     Refusal,
@@ -100,6 +100,14 @@ def find_access(agent: PromptAgent, variables: Variables, hosts: tuple[str, ...]
             return Access(get_required_endpoint(endpoint), None)
         case other:
             raise unusable_connection(other.kind, agent.model.provider, ("key", "anonymous", "reference"))
+
+
+def find_url(agent: PromptAgent, variables: Variables) -> str:
+    """Return the base URL of an agent's requests, or an empty text for the provider's own."""
+    connection = agent.model.connection
+    if isinstance(connection, ReferenceConnection):
+        return agent.registry.connections.find_address(connection.name)
+    return getattr(connection, "endpoint", None) or os.environ.get(variables.base_url) or ""
 
 
 def _may_add_headers(agent: PromptAgent, variable: str, written: SecretStr | None, hosts: tuple[str, ...]) -> bool:

@@ -83,11 +83,15 @@ class WiretapTransport(_Wiretap[Transport]):
             return _WiretapBytes(self.inner.stream(request), exchange)
 
 
-class _WiretapBytes:
-    def __init__(self, inner: Bytes, exchange: Exchange) -> None:
+class _Recorded(Generic[Inner]):
+    """Base of the bytes that a wiretap records."""
+
+    def __init__(self, inner: Inner, exchange: Exchange) -> None:
         self._inner, self._exchange = inner, exchange
         exchange.chunks = []
 
+
+class _WiretapBytes(_Recorded[Bytes]):
     def __iter__(self) -> Iterator[bytes]:
         with self._exchange.end_on_failure():
             for chunk in self._inner:
@@ -119,11 +123,7 @@ class AsyncWiretapTransport(_Wiretap[AsyncTransport]):
             return _AsyncWiretapBytes(await self.inner.stream(request), exchange)
 
 
-class _AsyncWiretapBytes:
-    def __init__(self, inner: AsyncBytes, exchange: Exchange) -> None:
-        self._inner, self._exchange = inner, exchange
-        exchange.chunks = []
-
+class _AsyncWiretapBytes(_Recorded[AsyncBytes]):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with self._exchange.end_on_failure():
             async for chunk in self._inner:

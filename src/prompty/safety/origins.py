@@ -17,7 +17,8 @@ TRUST_VARIABLE = "PROMPTY_TRUSTED_ENDPOINTS"
 RESOURCE_HOSTS = ("*.openai.azure.com", "*.services.ai.azure.com", "*.cognitiveservices.azure.com")
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
-# A user, and a host, or an address in brackets with nothing around it but a port.
+# A user, and a host, or an address in brackets with nothing around it but a port: of `[::1].example`, one parser reads
+# the first half and another one all.
 _NETLOC = re.compile(r"(?:[^\[\]@]*@)?(?:\[[^\[\]]*\](?::\d*)?|[^\[\]]*)")
 _SEPARATORS = re.compile(r"[\s,]+")
 
@@ -73,14 +74,9 @@ def parse_origin(url: str) -> Origin | None:
         return None
     if parts.scheme not in _PORTS or parts.netloc.count("@") > 1 or not _HOST.fullmatch(host):
         return None
-    if not has_clear_host(parts.netloc):
+    if not _NETLOC.fullmatch(parts.netloc):
         return None
     return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
-
-
-def has_clear_host(netloc: str) -> bool:
-    """Return False for a host such as `[::1].example`, of which one parser reads the first half and another one all."""
-    return _NETLOC.fullmatch(netloc) is not None
 
 
 @lru_cache(maxsize=256)

@@ -8,10 +8,10 @@ from typing import Any
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection, ReferenceConnection
+from prompty.model.connection import AnonymousConnection
 from prompty.model.request import WireRequest
 from prompty.providers import Api, RequestPreview
-from prompty.providers.credentials import Access, Variables, check_header, find_access
+from prompty.providers.credentials import Access, Variables, check_header, find_access, find_url
 from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
 from prompty.providers.fitting import fit_agent
 from prompty.providers.http.transports import Transports
@@ -71,15 +71,7 @@ def _build_endpoint(access: Access, token: str | None) -> Endpoint:
 
 def find_server(agent: PromptAgent) -> Profile:
     """Return the profile of the server that an agent's requests go to."""
-    return find_profile(_find_url(agent), "anthropic")
-
-
-def _find_url(agent: PromptAgent) -> str:
-    """Return the base URL of an agent's requests, or an empty text for Anthropic's own."""
-    connection = agent.model.connection
-    if isinstance(connection, ReferenceConnection):
-        return agent.registry.connections.find_address(connection.name)
-    return getattr(connection, "endpoint", None) or os.environ.get(_VARIABLES.base_url) or ""
+    return find_profile(find_url(agent, _VARIABLES), "anthropic")
 
 
 def preview(agent: PromptAgent, api: Api) -> RequestPreview:
@@ -90,7 +82,7 @@ def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     credential = f"Authorization: Bearer {key}" if version == ANTHROPIC.api_version else f"x-api-key: {key}"
     anonymous = isinstance(agent.model.connection, AnonymousConnection)
     return RequestPreview(
-        url=append_path(_find_url(agent) or _VARIABLES.default_url, api.path),
+        url=append_path(find_url(agent, _VARIABLES) or _VARIABLES.default_url, api.path),
         headers=(*(() if anonymous else (credential,)), f"anthropic-version: {version}"),
     )
 

@@ -38,6 +38,7 @@ MAX_URLS = 100
 MAX_ERROR = 64 * 1024  # bytes of the body of an error; the rest is not read
 MAX_ERROR_SECONDS = 10.0  # for the body of an answer that has failed already
 _MAX_DECOMPRESSED = 256 * 1024  # bytes that one step of decompression may return
+Client = TypeVar("Client")
 Connection = TypeVar("Connection", httpcore2.ConnectionInterface, httpcore2.AsyncConnectionInterface)
 _TIMEOUTS = (TimeoutError, httpcore2.TimeoutException)
 _FAILURES = (
@@ -302,18 +303,21 @@ class HttpTransport(_HttpClient):
             connection.close()
 
 
-class HttpBytes:
-    """The bytes of an answer as they arrive."""
+class _Answer(Generic[Client, Connection]):
+    """Base of the bytes of an answer: its connection and its headers."""
 
-    def __init__(
-        self, client: HttpTransport, connection: httpcore2.ConnectionInterface, response: httpcore2.Response
-    ) -> None:
-        self._client, self._connection, self._response = client, connection, response
-        self._stream: httpcore2.NetworkStream = response.extensions["network_stream"]
+    def __init__(self, client: Client, connection: Connection, response: httpcore2.Response) -> None:
+        self._client, self._response = client, response
+        self._connection: Connection = connection
+        self._stream: Any = response.extensions["network_stream"]
         self._unread: Unread = self._stream.get_extra_info("unread")
         self._headers = _decode_headers(response)
         self._unread.expect_body(self._headers)
         self._is_open = True
+
+
+class HttpBytes(_Answer[HttpTransport, httpcore2.ConnectionInterface]):
+    """The bytes of an answer as they arrive."""
 
     def raise_if_failed(self, deadline: Deadline, limit: int) -> None:
         """Raise ModelError, and close the answer, if its status is not 2xx or its encoding is unknown."""
@@ -418,17 +422,8 @@ class AsyncHttpTransport(_HttpClient):
             await connection.aclose()
 
 
-class AsyncHttpBytes:
+class AsyncHttpBytes(_Answer[AsyncHttpTransport, httpcore2.AsyncConnectionInterface]):
     """The bytes of an answer as they arrive."""
-
-    def __init__(
-        self, client: AsyncHttpTransport, connection: httpcore2.AsyncConnectionInterface, response: httpcore2.Response
-    ) -> None:
-        self._client, self._connection, self._response = client, connection, response
-        self._unread: Unread = response.extensions["network_stream"].get_extra_info("unread")
-        self._headers = _decode_headers(response)
-        self._unread.expect_body(self._headers)
-        self._is_open = True
 
     async def raise_if_failed(self, deadline: Deadline) -> None:
         """The async form of `HttpBytes.raise_if_failed`."""

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httpcore2
 
@@ -29,6 +29,7 @@ _EMPTY_LINE = re.compile(rb"\n\r?\n")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,20}(?=[;\s])")
 _LONGEST_SIZE_LINE = 4096  # bytes, with what a server adds to the size
 
+Inner = TypeVar("Inner", httpcore2.NetworkStream, httpcore2.AsyncNetworkStream)
 SocketOptions = Iterable[httpcore2.SOCKET_OPTION] | None
 
 
@@ -157,13 +158,22 @@ class Network(httpcore2.SyncBackend):
         return Stream(super().connect_tcp(host, port, left, local_address, socket_options))
 
 
-class Stream(httpcore2.NetworkStream):
-    """A connection of synchronous code."""
+class _Buffered(Generic[Inner]):
+    """A connection whose bytes are kept until they are flushed, or taken."""
 
-    def __init__(self, stream: httpcore2.NetworkStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Inner) -> None:
+        self._stream: Inner = stream
         self._unsent = b""
         self.unread: Unread = Unread()
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "unread":
+            return self.unread
+        return (info == "is_readable" and bool(self.unread)) or self._stream.get_extra_info(info)
+
+
+class Stream(_Buffered[httpcore2.NetworkStream], httpcore2.NetworkStream):
+    """A connection of synchronous code."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
@@ -197,11 +207,6 @@ class Stream(httpcore2.NetworkStream):
             self.close()
             raise
 
-    def get_extra_info(self, info: str) -> Any:
-        if info == "unread":
-            return self.unread
-        return (info == "is_readable" and bool(self.unread)) or self._stream.get_extra_info(info)
-
 
 class AsyncNetwork(httpcore2.AnyIOBackend):
     """Connects for asyncio."""
@@ -218,13 +223,8 @@ class AsyncNetwork(httpcore2.AnyIOBackend):
         return AsyncStream(await super().connect_tcp(host, port, left, local_address, socket_options))
 
 
-class AsyncStream(httpcore2.AsyncNetworkStream):
+class AsyncStream(_Buffered[httpcore2.AsyncNetworkStream], httpcore2.AsyncNetworkStream):
     """A connection of an event loop."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self._unsent = b""
-        self.unread: Unread = Unread()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
@@ -260,11 +260,6 @@ class AsyncStream(httpcore2.AsyncNetworkStream):
         except BaseException:  # the stream closes itself after an error, but not after a cancellation
             await self.aclose()
             raise
-
-    def get_extra_info(self, info: str) -> Any:
-        if info == "unread":
-            return self.unread
-        return (info == "is_readable" and bool(self.unread)) or self._stream.get_extra_info(info)
 
 
 class AsyncTlsStream(AsyncStream):

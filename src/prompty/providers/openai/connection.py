@@ -1,13 +1,12 @@
 """Where OpenAI's requests go, and as whom."""
 
-import os
 from functools import lru_cache
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection, ReferenceConnection
+from prompty.model.connection import AnonymousConnection
 from prompty.providers import Api, RequestPreview
-from prompty.providers.credentials import Access, Variables, find_access
+from prompty.providers.credentials import Access, Variables, find_access, find_url
 from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
 from prompty.providers.http.transports import Transports
 from prompty.providers.profiles import OPENAI, Profile, find_profile
@@ -48,20 +47,14 @@ def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     key = find_server(agent).key if getattr(connection, "endpoint", None) else None
     anonymous = isinstance(connection, AnonymousConnection)
     headers = () if anonymous else (f"Authorization: Bearer ${key or _VARIABLES.key}",)
-    return RequestPreview(url=append_path(_find_url(agent) or _VARIABLES.default_url, api.path), headers=headers)
+    return RequestPreview(
+        url=append_path(find_url(agent, _VARIABLES) or _VARIABLES.default_url, api.path), headers=headers
+    )
 
 
 def find_server(agent: PromptAgent) -> Profile:
     """Return the profile of the server that an agent's requests go to."""
-    return find_profile(_find_url(agent))
-
-
-def _find_url(agent: PromptAgent) -> str:
-    """Return the base URL of an agent's requests, or an empty text for OpenAI's own."""
-    connection = agent.model.connection
-    if isinstance(connection, ReferenceConnection):
-        return agent.registry.connections.find_address(connection.name)
-    return getattr(connection, "endpoint", None) or os.environ.get(_VARIABLES.base_url) or ""
+    return find_profile(find_url(agent, _VARIABLES))
 
 
 TRANSPORTS = Transports(find_endpoint, SDK)

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from prompty.errors import ToolError
-from prompty.safety.origins import Origin, has_clear_host
+from prompty.safety.origins import Origin, parse_origin
 from prompty.tools.calls import ReportedFailure
 from prompty.tools.openapi.request import HttpRequest
 from prompty.version import __version__
 
-_PORTS = {"http": 80, "https": 443}
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
 # Not public, although some versions of Python call them global: IPv4-compatible addresses, local
 # translation, documentation, segment routing and site-local addresses.
@@ -50,19 +49,12 @@ class Url(NamedTuple):
 
 def parse_url(url: str) -> Url:
     """Split an absolute URL. Raise `ToolError` if two parsers might read it differently."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise _invalid_url(url) from None
-    host = (parts.hostname or "").rstrip(".")  # in lower case
-    if parts.scheme not in _PORTS or not host or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>'):
+    if (origin := parse_origin(url)) is None:
         raise _invalid_url(url)
-    if not has_clear_host(parts.netloc):
-        raise _invalid_url(url)
+    parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ToolError("a URL contains a user name or a password", "Move credentials to the connection's `apiKey`.")
-    return Url(parts.scheme, host, port or _PORTS[parts.scheme], parts.path, parts.query)
+    return Url(*origin, parts.path, parts.query)
 
 
 def resolve_url(base: str, url: str) -> str:
