@@ -5,12 +5,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from prompty.cases.case_file import EXAMPLE, CaseFile
+from prompty.cases.case_file import CaseFile
 from prompty.model.agent import Frontmatter
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 PATH = FOLDER / "prompty.schema.json"
 TEST_PATH = FOLDER / "test.schema.json"
+EXAMPLE = json.loads(Path(__file__).with_name("case_file_example.json").read_text(encoding="utf-8"))
 
 
 def _write(model: type[BaseModel], title: str, **head: object) -> str:

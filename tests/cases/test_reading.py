@@ -7,10 +7,10 @@ import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty.cases.case_file import EXAMPLE, CaseFile
+from prompty.cases.case_file import CaseFile
 from prompty.cases.reading import check_suite, make_file_name, read_suite
 from prompty.errors import LoadError
-from scripts.write_schema import TEST_PATH, case_schema_text
+from scripts.write_schema import EXAMPLE, TEST_PATH, case_schema_text
 from scripts.write_test_format import PATH, page_text
 from tests.cases.project import write_suite
 

@@ -197,33 +197,3 @@ class CaseFile(SuitePart):
     defaults: Defaults = Field(Defaults(), description="Values for every case.")
     judge: JudgeRules | None = Field(None, description="The prompt is a judge, and its cases have labels.")
     cases: Cases = Field((), description="The cases, or a file with one case per row.")
-
-
-# In the schema and in the documentation.
-EXAMPLE: dict[str, Any] = {
-    "defaults": {"models": ["openai:gpt-6-luna"]},
-    "cases": [
-        {
-            "name": "greets by name",
-            "inputs": {"name": "Ada"},
-            "expect": {
-                "render": {"contains": "Ada"},
-                "wire": {"path": "temperature", "equals": 0.2},
-                "replay": {"regex": "^Hello", "tokens": {"max": 80}},
-            },
-        },
-        {
-            "name": "pays only after looking",
-            "inputs": {"amount": 500},
-            "tools": {"look": "in stock", "pay": {"paid": True}},
-            "expect": {"replay": {"tools": ["look", {"pay": {"amount": 500}}], "rounds": {"max": 3}}},
-        },
-        {
-            "name": "is relevant",
-            "inputs": {"question": "${file:long.txt}"},
-            "expect": {"live": {"judge": "judges/relevance.prompty", "at_least": 4}},
-            "repeat": 5,
-            "pass": 4,
-        },
-    ],
-}

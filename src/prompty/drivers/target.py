@@ -215,21 +215,21 @@ class ProviderExecutor:
         self._functions = functions
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        provider = agent.registry[PROVIDERS].get(agent.model.provider)
-        offers_tools = bool(agent.tools or self._functions)
-        target = HttpTarget(agent, provider, is_async=False, offers_tools=offers_tools)
+        target = self._connect(agent, is_async=False)
         request = build_request(agent, messages, target.api, functions=self._functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
-        provider = agent.registry[PROVIDERS].get(agent.model.provider)
-        offers_tools = bool(agent.tools or self._functions)
-        target = HttpTarget(agent, provider, is_async=True, offers_tools=offers_tools)
+        target = self._connect(agent, is_async=True)
         functions = await list_offered_functions(agent) if self._functions is None else self._functions
         request = build_request(agent, messages, target.api, functions=functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
+
+    def _connect(self, agent: PromptAgent, *, is_async: bool) -> HttpTarget:
+        provider = agent.registry[PROVIDERS].get(agent.model.provider)
+        return HttpTarget(agent, provider, is_async=is_async, offers_tools=bool(agent.tools or self._functions))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from prompty.model.message import Json, Reply, Usage
 from prompty.pricing import get_pricer
 from prompty.safety.html import Row, write_table
 from prompty.safety.json import read_deep_json
+from prompty.tracing import names
 
 FrameStatus = Literal["ok", "failed", "unfinished"]
 
@@ -34,15 +35,6 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 MAX_BYTES = 256 * 1024 * 1024
 _TIMESTAMP = re.compile(r"\.(\d{8}\.\d{6})(?=\D|$)")
 _RECORD_AGAIN = "Copy the original file again, or record the run again."
-_USAGE_ATTRIBUTES = {
-    "input_tokens": "gen_ai.usage.input_tokens",
-    "output_tokens": "gen_ai.usage.output_tokens",
-    "cache_read_tokens": "gen_ai.usage.cache_read.input_tokens",
-    "cache_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
-    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
-    "cache_write_1h_tokens": "prompty.usage.cache_creation_1h.input_tokens",
-}
-_REQUESTS = "prompty.usage.requests."  # followed by the name of a provider's tool
 _PRICE_LIST_NAMES = {"azure.ai.openai": "azure"}  # by the name in telemetry
 
 
@@ -124,9 +116,9 @@ def find_cached_shares(trace: RecordedTrace) -> dict[str, float]:
     """Return the share of the input that providers read from their caches, by prompt and version."""
     usages: dict[str, Usage] = {}
     for frame in trace.frames:
-        version = str(frame.attributes.get("gen_ai.prompt.version") or "")
+        version = str(frame.attributes.get(names.PROMPT_VERSION) or "")
         if frame.name == MODEL_CALL and version:
-            name = f"{frame.attributes.get('gen_ai.prompt.name') or 'prompt'}@{version[:8]}"
+            name = f"{frame.attributes.get(names.PROMPT_NAME) or 'prompt'}@{version[:8]}"
             read, total = frame.usage.get("cache_read_tokens"), frame.usage.get("input_tokens")
             usages[name] = usages.get(name, Usage()) + Usage(input_tokens=total, cache_read_tokens=read)
     return {name: usage.cached_share for name, usage in usages.items() if usage.cached_share is not None}
@@ -420,7 +412,7 @@ def _add_usage(frames: list[Frame]) -> None:
 def _parse_usage(frame: Frame) -> dict[str, int]:
     if frame.name != MODEL_CALL:
         return {}
-    counts = {name: frame.attributes.get(key) for name, key in _USAGE_ATTRIBUTES.items()}
+    counts = {name: frame.attributes.get(key) for name, key in names.USAGE.items()}
     return {name: count for name, count in counts.items() if isinstance(count, int) and not isinstance(count, bool)}
 
 
@@ -442,15 +434,15 @@ def _add_costs(frames: list[Frame]) -> None:
 
 
 def _get_cost(frame: Frame) -> Decimal | None:
-    provider = str(frame.attributes.get("gen_ai.provider.name") or "")
-    tokens: dict[str, Any] = {name: count for name, count in frame.usage.items() if name in _USAGE_ATTRIBUTES}
+    provider = str(frame.attributes.get(names.PROVIDER_NAME) or "")
+    tokens: dict[str, Any] = {name: count for name, count in frame.usage.items() if name in names.USAGE}
     requests = {
-        name.removeprefix(_REQUESTS): count if type(count) is int else None
+        name.removeprefix(names.REQUESTS_PREFIX): count if type(count) is int else None
         for name, count in frame.attributes.items()
-        if name.startswith(_REQUESTS)
+        if name.startswith(names.REQUESTS_PREFIX)
     }
     usage = Usage(**tokens, requests=requests)
-    for attribute in ("gen_ai.response.model", "gen_ai.request.model"):
+    for attribute in (names.RESPONSE_MODEL, names.REQUEST_MODEL):
         model = str(frame.attributes.get(attribute) or "")
         if provider and model:
             cost = _get_price(_PRICE_LIST_NAMES.get(provider, provider), model)(Reply(usage=usage))
