@@ -167,7 +167,7 @@ class Registry:
     """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
     `dotenv` are variables of a `.env` file, for the prompts that name them, and `env_allowed` the names of variables
-    whose values may go wherever a prompt says.
+    whose values may go to any server that a prompt names.
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
@@ -190,7 +190,7 @@ class Registry:
 
     def __reduce__(self) -> str:
         if self is not DEFAULT:
-            raise TypeError("An agent with a registry of its own cannot be pickled. Load it in the other process.")
+            raise TypeError("An agent with its own registry cannot be pickled. Load it in the other process.")
         return "DEFAULT"
 
 

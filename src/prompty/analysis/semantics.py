@@ -3,7 +3,7 @@
 Names that nothing is registered under, and settings that a provider does not support: a name that is similar to a known
 one is an error, and any other may be registered by the program, so it is a warning. Bindings and approval conditions
 that match no parameter, for tools whose parameters are known offline. Declarations that probably do not mean what their
-author intended. Endpoints that a call would refuse to send a credential to (F14).
+author intended. Endpoints that a call would refuse to send a credential to.
 """
 
 import re
@@ -172,7 +172,7 @@ def find_invalid_skills(agent: PromptAgent, source_map: SourceMap) -> Iterator[F
 
 
 def find_plain_bindings(agent: PromptAgent, data: Mapping[str, Any], source_map: SourceMap) -> Iterator[Finding]:
-    """Yield a warning for each plain text in `bindings`: it does not say if it is an input or a fixed text (F10)."""
+    """Yield a warning for each plain text in `bindings`: it does not say if it is an input or a fixed text."""
     declared = {entry.name for entry in agent.inputs}
     for index, tool in list_tools(data):
         bindings = tool.get("bindings")
@@ -248,7 +248,7 @@ _STRICT_APIS = ("chat", "responses", "messages")
 
 
 def find_refused_unions(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    """Yield an error for each `oneOf` in a strict schema, if the API has only `anyOf` there (F17)."""
+    """Yield an error for each `oneOf` in a strict schema, if the API has only `anyOf` there."""
     providers, key = registry[PROVIDERS], agent.model.provider
     unions = list(find_strict_one_of(agent))
     if not unions or registry[EXECUTORS].has(key) or not providers.has(key):
@@ -277,7 +277,7 @@ def find_unread_script(agent: PromptAgent, source_map: SourceMap) -> Iterator[Fi
 
 
 def find_raw_tools(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield an error for each tool under `additionalProperties` that a call refuses (K1)."""
+    """Yield an error for each tool under `additionalProperties` that a call refuses."""
     names = [tool.name for tool in agent.tools if isinstance(tool, FunctionTool)]
     for keys, cause, fix in find_raw_tool_problems(agent.model.options, names):
         yield source_map.locate(keys, "raw-tool", cause, fix)

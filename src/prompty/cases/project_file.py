@@ -1,4 +1,4 @@
-"""The project file of the command line and of pytest: `prompty.toml`, or `[tool.prompty]` in `pyproject.toml` (F18).
+"""The project file of the command line and of pytest: `prompty.toml`, or `[tool.prompty]` in `pyproject.toml`.
 
 It comes with the prompts, so it is trusted no more than they are: it can name folders inside its own and a model for
 prompts without one, but no host, no credential, no program and no path outside. `load()` does not read it.

@@ -520,7 +520,7 @@ def _place_history(messages: list[Message], history_at: int | None) -> Opening:
 
 def _ask_for_provider_tools(agent: PromptAgent, approval: object) -> PromptAgent:
     """Return the agent with the host's policy on the tools that the provider runs. If the provider cannot ask, the
-    request is refused (K5)."""
+    request is refused."""
     tools = tuple(
         tool.model_copy(update={"approval_mode": "always"})
         if runs_at_provider(tool) and {*map(str, get_tool_policies(approval, tool.name))} - {"None", "never"}

@@ -70,7 +70,7 @@ class HttpTarget:
         return request.stream and self.api_of(request).decoder is not None
 
     def api_of(self, request: WireRequest) -> Api:
-        """Return the API of a request: the target's, or Responses if the server asked for it (M2)."""
+        """Return the API of a request: the target's, or Responses if the server asked for it."""
         if request.path == self.api.path or request.path.startswith(f"{self.api.path}/"):
             return self.api
         return replace(self.provider.api("responses"), facts=self.api.facts)

@@ -200,7 +200,7 @@ class KnownTurn:
         lacking = [number for number in numbers if number not in self._messages]
         known = [self._messages[number] for number in numbers if number in self._messages]
         if not lacking and digest([one for one, _ in known]) != encoded["digest"]:
-            lacking = numbers  # somebody has reset the workflow, and another conversation followed
+            lacking = numbers  # the workflow was reset, and another conversation followed
         if lacking:
             raise Missing("this worker lacks messages", lacking)
         return [Message.from_json(message) for _, message in known]

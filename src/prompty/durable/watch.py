@@ -1,6 +1,6 @@
 """Watches the turns of a process: one query a second for all of them, however many wait.
 
-A turn ends when its workflow was cancelled, or when another process has gone on with it. A turn that waits for a person
+A turn ends when its workflow was cancelled, or when another process has continued it. A turn that waits for a person
 goes on when an answer was sent: `recv` of DBOS would look for it once a minute for each.
 """
 
@@ -16,7 +16,7 @@ from dbos import DBOS, WorkflowStatus, error as dbos_error
 from prompty.durable.performer import read_clock
 
 SECONDS = 1.0
-FRESH = 1.0  # seconds for which nobody else can have taken a workflow over unnoticed
+FRESH = 1.0  # seconds for which no other process can have taken over a workflow unseen
 POLL = 0.02
 logger: Logger = getLogger("prompty")
 _watchers: "dict[asyncio.AbstractEventLoop, _Watcher]" = {}  # of the loops that have turns; the last turn removes it
@@ -57,7 +57,7 @@ class WatchedTurn:
             raise self.lost()
 
     async def wait_for_answer(self, topic: str, until: float | None) -> None:
-        """Wait until somebody has answered in `topic`, or the time is up."""
+        """Wait for an answer in `topic`, or until the time is up."""
         self._topic, self._answered = topic, asyncio.Event()
         await _look([self])
         with suppress(TimeoutError):
@@ -117,7 +117,7 @@ class _Watcher:
     def add(self, turn: WatchedTurn) -> None:
         self.turns.append(turn)
         if self._task is None:
-            # In a context of its own: in that of a workflow, DBOS would store each question as a step of it.
+            # In a new context: in that of a workflow, DBOS would store each question as a step of it.
             self._task = asyncio.create_task(self._run(), context=Context())
 
     def remove(self, turn: WatchedTurn) -> bool:

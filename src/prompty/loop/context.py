@@ -1,4 +1,4 @@
-"""Context budget: drop the oldest units of a conversation that is too long, and insert a summary of them (L7).
+"""Context budget: drop the oldest units of a conversation that is too long, and insert a summary of them.
 
 A unit is a message, or an assistant turn with tool calls and all its results. System messages, the last user message
 and the last unit are never dropped, because the model needs them to answer.

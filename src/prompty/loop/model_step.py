@@ -1,6 +1,6 @@
 """One model answer: build the request, call the model with retries and fallbacks, check the answer.
 
-This is the only place that retries: SDK retries are off (L8).
+This is the only place that retries: SDK retries are off, so that no call is retried at two levels.
 """
 
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
 
 
 def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: WireRequest, reply: Reply) -> Loop[Reply]:
-    """Return the whole of an answer that came unfinished (K3).
+    """Return the whole of an answer that came unfinished.
 
     Its pieces are one answer: they share its timeout, they are no rounds, and no fallback is called between them.
     """
@@ -151,7 +151,7 @@ def _await_answer(plan: Plan, state: TurnState, choice: Choice, request: WireReq
 
 def _find_wanted_api(choice: Choice, error: ModelError) -> Api | None:
     """Return the Responses API if a server that was asked on chat names it in its refusal, and the file leaves the
-    choice to us (M2)."""
+    choice to us."""
     if error.status not in (400, 404) or choice.api.name != "chat" or "v1/responses" not in error.cause:
         return None
     agent = choice.agent

@@ -1,6 +1,6 @@
 """Decide whether a call may run: the gate's verdicts, approval policies, and guardrails.
 
-All three fail closed: anything but an explicit approval is a denial (L2). An approval policy, from the file
+All three fail closed: anything but an explicit approval is a denial. An approval policy, from the file
 (`approvalMode`) or from the host, is `never`, `always`, or `{when: {amount: {minimum: 100}}}`: ask if the named
 arguments match these JSON Schemas. A missing argument matches. The stricter policy wins, and an unknown policy means
 `always`. All three see the arguments of the actual call: with defaults, and as rewritten by a guardrail.

@@ -1,4 +1,4 @@
-"""One batch of tool calls: parse, guard, approve, run in stages. Each result goes to its call's slot (L1–L5)."""
+"""One batch of tool calls: parse, guard, approve, run in stages. Each result goes to its call's slot."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def plan_calls(calls: Sequence[ToolCall], toolset: Toolset, key: str, slots: Slo
 
 
 def _plan_approval(planned: Planned, position: int, call: ToolCall, key: str, slots: Slots) -> None:
-    """Plan the question whether the provider may run a call. Its schema is the provider's affair (K2)."""
+    """Plan the question whether the provider may run a call. Its schema is the provider's affair."""
     try:
         arguments = parse_arguments(call.arguments)
     except ArgumentsError as error:
@@ -216,7 +216,7 @@ def decide_calls(
     """Return a verdict for each call: the decision made during a pause, or else the gate's.
 
     Without a gate, calls that need no approval may run, and the others are deferred. What a provider asks about is
-    deferred if the host's policies say so, and otherwise denied: the host may not know that it could be asked (K2).
+    deferred if the host's policies say so, and otherwise denied: the host may not know that it could be asked.
     """
     if decided:
         return [decided.get(call.key) or later() for call in planned.values()]

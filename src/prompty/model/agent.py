@@ -187,7 +187,7 @@ class PromptAgent(Frontmatter):
 
     @model_validator(mode="after")
     def _bind_inputs(self) -> Self:
-        """Bind each plain text in `bindings` to the declared input of that name (F10)."""
+        """Bind each plain text in `bindings` to the declared input of that name."""
         if any(tool.bindings for tool in self.tools):
             declared = {entry.name for entry in self.inputs}
             self.__dict__["tools"] = tuple([bind_inputs(tool, declared) for tool in self.tools])

@@ -1,7 +1,7 @@
 """Messages, tool calls, token counts and replies: what the stages, the loop and the wire formats exchange.
 
 All are frozen. A `Message` has typed fields, blocks that a provider wants back unchanged (`opaque`), the attributes of
-its role marker, and fields that never leave the process (L11). Providers convert these fields to their APIs' JSON;
+its role marker, and fields that never leave the process. Providers convert these fields to their APIs' JSON;
 `Message.to_json` returns the stored form (001). A `Reply` is a model's answer, independent of the provider.
 """
 

@@ -1,4 +1,4 @@
-"""A turn that waits for a decision, as plain data (L2).
+"""A turn that waits for a decision, as plain data.
 
 The stored JSON has a version and a checksum, which detects damage and accidental edits. To detect tampering by anyone
 who can write to the store, the host signs it with a key.

@@ -17,7 +17,7 @@ class Binding(Definition):
 
     input: str | None = None
     value: Secret[Any] | None = None
-    # A text that is not the name of a declared input (F10). An input of that name that the caller passes replaces it.
+    # A text that is not the name of a declared input. An input of that name that the caller passes replaces it.
     is_plain: SkipJsonSchema[bool] = Field(False, exclude=True, repr=False)
 
     @model_validator(mode="before")

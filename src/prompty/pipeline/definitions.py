@@ -163,7 +163,7 @@ _CUTOFF = 0.8  # a fixed text that resembles an input less is not a misspelt inp
 
 
 def _find_misspelt_inputs(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
-    """Yield an error for each plain text in `bindings` that is nearly the name of an input (F10)."""
+    """Yield an error for each plain text in `bindings` that is nearly the name of an input."""
     declared = {entry.name.lower().replace("_", ""): entry.name for entry in agent.inputs}
     for index, tool in enumerate(agent.tools):
         for parameter, binding in tool.bindings.items():

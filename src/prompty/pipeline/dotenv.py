@@ -1,4 +1,4 @@
-"""`.env` files: variables for prompts (F12, F14).
+"""`.env` files: variables for prompts.
 
 They are not set in the environment: a `.env` may come with the prompt, so it must not configure transports. For the
 same reason its values are literal: with `${NAME}` it could pass off a key from the environment as its own, and have it

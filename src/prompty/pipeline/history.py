@@ -1,4 +1,4 @@
-"""History repair: turn any history into one that every API accepts (L1, L7).
+"""History repair: turn any history into one that every API accepts.
 
 Each call gets exactly one result, in order, directly after the turn that made it. Ids are unique and in a form the API
 accepts. Valid messages are unchanged. Repair is deterministic, and appending messages does not change how the earlier

@@ -1,4 +1,4 @@
-"""ShapeCheck that an answer has the shape of the file's `outputs` (R8).
+"""Check that an answer has the shape of the file's `outputs`.
 
 The answer is checked against the schema that the model was given. A property that may be null may also be missing,
 because servers without strict mode omit it. An integer is an `int`: `3.0` is not one.

@@ -221,7 +221,7 @@ def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, s
 
 
 def _refuse_role_lines(values: Mapping[str, object]) -> None:
-    """Raise InputError for each input whose text has a line that looks like a role marker (R9)."""
+    """Raise InputError for each input whose text has a line that looks like a role marker."""
     problems = [_forged(name, role) for name, value in values.items() if (role := _find_role(value))]
     if problems:
         raise InputError(*problems[0], others=problems[1:])

@@ -34,7 +34,7 @@ def build_request(
     stream: bool = False,
     timeout: float | None = None,
 ) -> WireRequest:
-    """Return the request for one call to a model, with a repaired history (L1, L7)."""
+    """Return the request for one call to a model, with a repaired history."""
     is_named = agent.model.id or agent.trust.lacks("model", "id")
     if not is_named and api.path:  # a host's executor may choose its own model
         others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
@@ -95,7 +95,7 @@ _MAX_WARNED = 10_000
 
 
 def warn_once(agent: PromptAgent, option: str, text: str) -> None:
-    """Warn of what happens to an option, once for each agent, model and option (M3)."""
+    """Warn of what happens to an option, once for each agent, model and option."""
     name = str(agent.path or agent.name or "the prompt")
     key = (name, f"{agent.model.provider}:{agent.model.id}", option)
     if key in _warned:
@@ -115,7 +115,7 @@ def read_messages(messages: Sequence[object]) -> list[Message]:
 
 
 def list_declared_functions(agent: PromptAgent) -> list[Function]:
-    """Return the functions that a file declares. A duplicate name is an error before anything is sent (W6)."""
+    """Return the functions that a file declares. A duplicate name is an error before anything is sent."""
     functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
     names = [function.name for function in functions]
     for name in names:

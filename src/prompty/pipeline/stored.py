@@ -129,7 +129,7 @@ def _find_step(data: Any, key: str | int) -> str | int | None:
 def reduce_agent(agent: PromptAgent) -> tuple[Callable[..., PromptAgent], tuple[object, ...]]:
     """Return how to build an agent again in another process, with the values that its variables have there."""
     if agent.registry is not DEFAULT:
-        raise TypeError("An agent with a registry of its own cannot be pickled. Load it in the other process.")
+        raise TypeError("An agent with its own registry cannot be pickled. Load it in the other process.")
     data = dump_agent(agent)
     references = []
     for keys, value, text, is_secret in take_fields(agent, data):

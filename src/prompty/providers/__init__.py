@@ -156,7 +156,7 @@ class Api:
     returns None for a kind that the API lacks.
 
     `unfinished` are the finish reasons of an answer that continues: when it is sent back, and `join` adds what follows
-    to it, or without `join` when it is fetched again by its id (K3).
+    to it, or without `join` when it is fetched again by its id.
     """
 
     path: str
@@ -181,7 +181,7 @@ class Api:
 
     def bind_reply(self, body: Json, reply: Reply) -> Reply:
         """Return a reply as it must be stored. Some models refuse their own thoughts after something before them has
-        changed (M7)."""
+        changed."""
         return self.bind(body, reply) if self.bind else reply
 
 
@@ -274,7 +274,7 @@ class Provider:
     def api_for(self, agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
         """Return the API for an agent's requests, as its server and its model take it.
 
-        A written `apiType` is obeyed. If the file has none, an OpenAI model that needs Responses gets it (M2).
+        A written `apiType` is obeyed. If the file has none, an OpenAI model that needs Responses gets it.
         """
         profile = self.profile(agent)
         offered = bool(agent.tools) if offers_tools is None else offers_tools

@@ -1,4 +1,4 @@
-"""Credentials: find the key for a prompt's connection, and refuse to send it where it may not go.
+"""Credentials: find the key for a prompt's connection, and refuse to send it to a server to which it does not belong.
 
 A key comes from the file, the environment, a `.env` file or the key store. `model.trust` has the rule, which is asked
 for every call, before a client exists.
@@ -138,7 +138,7 @@ def _read_headers(variables: Variables) -> tuple[tuple[str, str], ...]:
 def get_required_key(agent: PromptAgent, key: SecretStr | None, variable: str, url: str, hosts: tuple[str, ...]) -> str:
     """Return the key of a connection. Without an `apiKey`, it is the key for the server at `url`.
 
-    `variable` and `hosts` are the provider's. Raise RequestError if there is none (F11).
+    `variable` and `hosts` are the provider's. Raise RequestError if there is none: no request leaves without its key.
     """
     if key is not None and (secret := key.get_secret_value()).strip():
         return check_header("the `apiKey` of the connection", secret)
@@ -158,8 +158,8 @@ def _get_variable(variable: str, url: str) -> str:
 
 
 def _find_key(agent: PromptAgent, variable: str, url: str, hosts: tuple[str, ...]) -> str | None:
-    """Return the key from the environment, a `.env` file or the store. Raise RequestError if it may not go to the
-    endpoint in the file."""
+    """Return the key from the environment, a `.env` file or the store. Raise RequestError if it does not belong to
+    the endpoint in the file."""
     key, source = os.environ.get(variable), TextOrigin.ENVIRONMENT
     if not key and (key := agent.registry.dotenv.get(variable)):
         source = TextOrigin.DOTENV
@@ -188,7 +188,7 @@ def load_key_store() -> ModuleType:
 
 
 def get_required_endpoint(endpoint: str | None) -> str:
-    """Return the endpoint of a connection. Raise RequestError if it has none (F11)."""
+    """Return the endpoint of a connection. Raise RequestError if it has none."""
     if not endpoint:
         raise RequestError("the connection has no `endpoint`", "Write endpoint: https://….")
     return endpoint
@@ -215,7 +215,7 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
 
 
 def check_trust(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:
-    """Raise RequestError if a call of the agent's model lacks a variable, or would send one where it may not go.
+    """Raise RequestError if a call of the agent's model lacks a variable, or would send one that is not allowed there.
 
     `hosts` are the provider's own, or None if it sends nothing.
     """

@@ -1,4 +1,4 @@
-"""What models accept, as data (M1).
+"""What models accept, as data.
 
 A fact belongs to a host and an exact id or a pattern, because the same id has other rules at another host. A model
 without a row has no facts, and its requests are sent as the file says. `model_facts.json` is written from

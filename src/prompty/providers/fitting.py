@@ -1,7 +1,7 @@
 """Fit an agent's model options to what its model takes, and find what the model would refuse.
 
 Only sampling options that the model refuses are left out, with a warning. Anything else is sent as the file says, and
-`additionalProperties` cross unchanged (M3): a stale fact must not block what the server would take.
+`additionalProperties` cross unchanged: a stale fact must not block what the server would take.
 """
 
 from collections.abc import Iterator, Mapping
@@ -123,7 +123,7 @@ def find_sampling_refusal(facts: ModelFacts, fact: object, effort: str | None) -
 
 
 def _fit_effort(options: ModelOptions, api: Api, facts: ModelFacts | None, omitted: dict[str, str]) -> dict[str, Any]:
-    """Return the changes for `reasoningEffort` (W17)."""
+    """Return the changes for `reasoningEffort`."""
     effort, known = options.reasoning_effort, facts.known if facts else {}
     if effort is None or "reasoning_effort" not in api.options:
         return {}
@@ -165,7 +165,7 @@ def _disable_thinking(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fit_output_limit(options: ModelOptions, api: Api, facts: ModelFacts | None) -> dict[str, Any]:
-    """Return a limit for a model of Anthropic that thinks, whose thoughts count as output (W10)."""
+    """Return a limit for a model of Anthropic that thinks, whose thoughts count as output."""
     if api.name != "messages" or options.max_output_tokens is not None or facts is None:
         return {}
     if "max_tokens" in (options.additional_properties or {}) or facts.known.get("thinks") not in ("always", "default"):
@@ -176,7 +176,7 @@ def _fit_output_limit(options: ModelOptions, api: Api, facts: ModelFacts | None)
 def _fit_storage(
     options: ModelOptions, api: Api, facts: ModelFacts | None, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the changes that keep reasoning usable in the next request, although the server stores nothing (M2)."""
+    """Return the changes that keep reasoning usable in the next request, although the server stores nothing."""
     if api.name != "responses":
         return {}
     extra: dict[str, Any] = changes.get("additional_properties") or options.additional_properties or {}

@@ -1,7 +1,7 @@
 """Keys that `prompty keys` stores: in the keyring of the system, or in a file that only its user can read.
 
 A call looks here last, when neither the file nor the environment has the key that it needs, and imports this module
-only then. Where a stored key may go is decided like for any other credential (F14).
+only then. Where a stored key may go is decided like for any other credential.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Tools that the model's provider runs: what an API cannot apply is an error before the call (K5).
+"""Tools that the model's provider runs: what an API cannot apply is an error before the call.
 
-The entries of a request come from each API's `provider_tool`. They follow the file's raw entries, and precede functions
-(K1).
+The entries of a request come from each API's `provider_tool`. They follow the file's raw entries and
+precede functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Decide where a credential may go (F14).
+"""Decide where a credential may go.
 
 A prompt file may come from anyone, so it cannot decide alone where a credential from the environment is sent. The
 decision depends on the credential's source, the destination's origin, and the source of that origin. It does no I/O.

@@ -39,7 +39,7 @@ _PARTS = get_args(ContentPart)
 
 
 def resolve_arguments(text: str, bound: Iterable[str], validator: Validator, defaults: Json) -> Json:
-    """Parse the arguments, drop those that the host binds, add defaults, and validate (L4)."""
+    """Parse the arguments, drop those that the host binds, add defaults, and validate."""
     arguments = parse_arguments(text)
     for name in bound:
         arguments.pop(name, None)

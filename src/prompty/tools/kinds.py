@@ -132,7 +132,7 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
 
 async def _describe(tool: ToolDefinition, agent: PromptAgent) -> Sequence[KindTool]:
     kinds = agent.registry[TOOL_KINDS]
-    if not kinds.has(tool.kind):  # an error before the first model call (L5)
+    if not kinds.has(tool.kind):  # an error before the first model call
         raise UnknownKind(tool, sorted({*KNOWN_TOOL_KINDS, *kinds.names()}))
     if tool.kind not in _LOCAL_KINDS:
         check_tool_variables(agent, tool)
@@ -257,8 +257,10 @@ def check_tool_variables(agent: PromptAgent, tool: ToolDefinition) -> None:
 def check_tool_target(
     agent: PromptAgent, tool: ToolDefinition, url: str | None, field: str = "endpoint", allowed: Iterable[Origin] = ()
 ) -> None:
-    """Raise ToolError if a tool would send a variable where it may not go. `field` names the address in the file, and
-    `allowed` are origins that the program allows for this kind of tool."""
+    """Raise ToolError if a tool would send a variable that is not allowed there.
+
+    `field` names the address in the file, and `allowed` are origins that the program allows for this kind of tool.
+    """
     if not agent.trust.from_file:
         return
     check_tool_variables(agent, tool)

@@ -56,7 +56,7 @@ def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
 
 
 def refuse_one_of(agent: PromptAgent) -> None:
-    """Raise RequestError for a `oneOf` in a strict schema, which the API would refuse (F17)."""
+    """Raise RequestError for a `oneOf` in a strict schema, which the API would refuse."""
     for found in find_strict_one_of(agent):
         raise RequestError(found.cause, found.fix, keys=found.keys)
 
@@ -76,7 +76,7 @@ class RawToolProblem(NamedTuple):
 
 def find_raw_tool_problems(options: ModelOptions, names: Sequence[str]) -> Iterator[RawToolProblem]:
     """Yield what is wrong with the tools under `additionalProperties`, which are sent before functions of these
-    names (K1)."""
+    names."""
     keys: FieldPath = ("model", "options", "additionalProperties", "tools")
     raw = (options.additional_properties or {}).get("tools")
     if raw is None:
@@ -103,7 +103,7 @@ def _get_raw_name(entry: Mapping[str, object]) -> object:
 def merge_tools(
     options: ModelOptions, functions: Sequence[Function], write: Callable[[Function], Json]
 ) -> Sequence[Json]:
-    """Return the tools of a request: the file's own entries in their order, then its functions (K1)."""
+    """Return the tools of a request: the file's own entries in their order, then its functions."""
     if (raw := (options.additional_properties or {}).get("tools")) is None:
         return [write(function) for function in functions]
     for found in find_raw_tool_problems(options, [function.name for function in functions]):
@@ -148,7 +148,7 @@ def to_data_uri(data: InlineData) -> str:
 
 
 def require_text(message: Message) -> str:
-    """Return the text of a message. Raise RequestError if it contains media (W15).
+    """Return the text of a message. Raise RequestError if it contains media.
 
     An image that a model generated is no such part: the item that stands for it goes back, if anything does.
     """

@@ -178,7 +178,7 @@ class CallAssembler:
     def calls(self, *, truncated: bool = False) -> tuple[ToolCall, ...]:
         """Return the calls in the order of their indexes, with generated ids where the server sent none.
 
-        The call that arrived last in a truncated answer is dropped unless its arguments are complete (P3).
+        The call that arrived last in a truncated answer is dropped unless its arguments are complete.
         """
         calls = [(call, "".join(call.arguments)) for call in self._calls]
         if truncated and calls and not is_json_object(calls[-1][1]):
@@ -235,7 +235,7 @@ class ReplyReader:
     def reply(self) -> Reply:
         """Return the complete reply, or raise StreamCut.
 
-        Some servers send no finish reason. Then text is complete at the end mark, but a call may not be (P3).
+        Some servers send no finish reason. Then text is complete at the end mark, but a call may not be.
         """
         try:
             return self._decoder.finish()

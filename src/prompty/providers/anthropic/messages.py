@@ -72,7 +72,7 @@ OPTIONS = {
     "stop_sequences": "stop_sequences",
     "reasoning_effort": "output_config.effort",
 }
-# Later versions of the API answer 400 to these (W11).
+# Later versions of the API answer 400 to these.
 _SAMPLING = frozenset({"temperature", "top_p", "top_k"})
 _SAMPLING_VERSION = {"anthropic-version": "2023-06-01"}
 _MEDIA_TYPES = {
@@ -96,7 +96,7 @@ _TRANSIENT = ("overloaded_error", "rate_limit_error", "api_error", "timeout_erro
 def request(
     agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
 ) -> Json:
-    """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change (M7)."""
+    """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change."""
     refuse_one_of(agent)
     options = agent.model.options
     extra = options.additional_properties or {}
@@ -149,7 +149,7 @@ def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:
 
 
 def headers(agent: PromptAgent) -> Mapping[str, str]:
-    """Return the header of the API version that has sampling options, if the prompt sets one (W11), and that of the
+    """Return the header of the API version that has sampling options, if the prompt sets one, and that of the
     beta that has MCP servers, beside those that the file asks for."""
     betas: Mapping[str, str] = {}
     if any(isinstance(tool, McpTool) and tool.execution == "provider" for tool in agent.tools):
@@ -176,7 +176,7 @@ def _function_to_wire(function: Function) -> Json:
 def _group_turns(messages: Sequence[Message], body: Json, *, is_bound: bool) -> list[Json]:
     """Return alternating turns of blocks, a user turn first. Tool results come first in their turn.
 
-    If `is_bound`, thoughts of earlier turns are left out, unless what precedes them is known to be the same (M7).
+    If `is_bound`, thoughts of earlier turns are left out, unless what precedes them is known to be the same.
     Those of the current turn always go back.
     """
     spoken = [message for message in messages if message.role not in INSTRUCTION_ROLES]
@@ -272,7 +272,7 @@ def _update_stored_blocks(message: Message) -> list[Json]:
         return []
     current = iter(calls)
     blocks = [block for block in stored if not _is_blank(block)]
-    # `normalize_history` makes repeated ids unique (L1), and names valid
+    # `normalize_history` makes repeated ids unique, and names valid
     return [_update_call(block, next(current)) if _is_call(block) else block for block in blocks]
 
 
@@ -417,7 +417,7 @@ def _get_failure(data: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _drop_incomplete(content: list[Any], stop_reason: str) -> list[_Block]:
-    """Return the blocks of an answer, without a call that may be truncated, and without any call of a refusal (P3)."""
+    """Return the blocks of an answer, without a call that may be truncated, and without any call of a refusal."""
     blocks: list[_Block] = [block for block in content if isinstance(block, dict)]
     if stop_reason == "refusal":
         return [block for block in blocks if not _is_call(block)]
@@ -436,7 +436,7 @@ def _parse_call(block: _Block) -> ToolCall:
 
 
 def _list_texts(blocks: Iterable[_Block]) -> Iterator[tuple[str, Sequence[Citation]]]:
-    """Yield the texts of an answer with their citations. Texts around a tool of the provider are paragraphs (K4)."""
+    """Yield the texts of an answer with their citations. Texts around a tool of the provider are paragraphs."""
     has_text = is_apart = False
     for block in blocks:
         if block.get("type") != "text":
@@ -591,7 +591,7 @@ class MessagesDecoder:
                 start["content"] = (start.get("content") or "") + text
 
     def _update_message(self, data: dict[str, Any]) -> None:
-        """Set the stop reason and the usage, whose totals replace those of the start (P5)."""
+        """Set the stop reason and the usage, whose totals replace those of the start."""
         usage = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
         self._message |= {name: value for name, value in (data.get("delta") or {}).items() if value is not None}
         self._message["usage"] = self._message.get("usage") or {}

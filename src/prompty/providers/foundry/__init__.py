@@ -1,4 +1,4 @@
-"""Microsoft Foundry and Azure OpenAI: OpenAI's wire, their own routing and credentials (W12)."""
+"""Microsoft Foundry and Azure OpenAI: OpenAI's wire, their own routing and credentials."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where requests to Microsoft Foundry and Azure OpenAI go: with a key or with Entra tokens (W12)."""
+"""Where requests to Microsoft Foundry and Azure OpenAI go: with a key or with Entra tokens."""
 
 import os
 import re

@@ -4,7 +4,7 @@ httpcore2 hands a timeout through to every read and write. As a plain number it 
 that sends a byte now and then could hold a call for ever. A `Deadline` is a number that knows when it was given.
 
 h11 keeps bytes that follow a response, and reads them as the response to the next request. So it gets bytes in pieces
-that end wherever a response may end. What is left then came unasked, and its connection is not used again.
+that end where a response can end. What is left then came unasked, and its connection is not used again.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ def _get_left(timeout: float | None, most: float = MAX_SILENCE) -> float | None:
 
 
 class Unread:
-    """Received bytes that the HTTP parser has not been given yet, in pieces that end wherever a response may end.
+    """Received bytes that the HTTP parser has not been given yet, in pieces that end where a response can end.
 
     Headers end with an empty line. Then `expect_body` says how a body ends: after its length, or after its last chunk,
     which has no bytes. The lines after that one are pieces of their own, and so are headers that come in parts.

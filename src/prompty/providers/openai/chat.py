@@ -96,7 +96,7 @@ def _list_options(profile: Profile) -> dict[str, str]:
 
 
 def _apply_choice(agent: PromptAgent, profile: Profile) -> Profile:
-    """Return the profile with the file's own choice of a field for reasoning (L6): `metadata: {reasoning: reasoning}`,
+    """Return the profile with the file's own choice of a field for reasoning: `metadata: {reasoning: reasoning}`,
     `reasoning_content` or `none`."""
     chosen = (agent.metadata or {}).get("reasoning")
     return _choose(profile, chosen) if isinstance(chosen, str) and chosen in _REASONING_CHOICES else profile
@@ -111,7 +111,7 @@ def _choose(profile: Profile, chosen: str) -> Profile:
 
 
 def _messages_to_wire(messages: Sequence[Message], profile: Profile) -> list[Json]:
-    """Convert a conversation. Media in tool results follow their batch in one user message (W15)."""
+    """Convert a conversation. Media in tool results follow their batch in one user message."""
     wire: list[Json] = []
     media: list[ContentPart] = []
     for message in messages:
@@ -176,7 +176,7 @@ def _fit_id(call_id: str, profile: Profile) -> str:
 
 
 def _sendable_parts(message: Message) -> Sequence[ContentPart]:
-    """Return all parts of a user message, and the text of any other. Media of a tool's result follow it (W15)."""
+    """Return all parts of a user message, and the text of any other. Media of a tool's result follow it."""
     if message.role == "tool":
         return [part for part in message.content if isinstance(part, TextPart)]
     if message.role != "user" and not all(isinstance(part, TextPart) for part in message.content):
@@ -405,7 +405,7 @@ class _ReasoningDetails:
 
 
 def stream_body(body: Json) -> Json:
-    """Request a stream, with its usage at the end (P5)."""
+    """Request a stream, with its usage at the end."""
     options = cast(Json, body.get("stream_options") or {})
     return {**body, "stream": True, "stream_options": {**options, "include_usage": True}}
 

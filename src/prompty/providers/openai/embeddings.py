@@ -13,7 +13,7 @@ from prompty.wire.json_bytes import as_count, as_mapping
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """Return the body of a request: one text is a string, several are an array. Chat options are not sent (W8)."""
+    """Return the body of a request: one text is a string, several are an array. Chat options are not sent."""
     texts = [part.value for message in messages for part in message.content if isinstance(part, TextPart)]
     if not texts:
         raise RequestError("there is no text to embed", "Write some text in the body of the prompt.")

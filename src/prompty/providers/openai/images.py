@@ -12,7 +12,7 @@ from prompty.wire.json_bytes import as_count, as_mapping
 
 
 def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
-    """Return the body of a request: the prompt is the text of the last user message. Chat options are not sent (W8)."""
+    """Return the body of a request: the prompt is the text of the last user message. Chat options are not sent."""
     prompt = next((message.text for message in reversed(messages) if message.role == "user"), "")
     return {**(agent.model.options.additional_properties or {}), "model": agent.model.id, "prompt": prompt}
 

@@ -95,7 +95,7 @@ def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence
 
 
 def _messages_to_wire(messages: Sequence[Message], *, stored: bool) -> Json:
-    """Return `input` and `instructions`. Instructions alone are an item of the input, which must not be empty (W9).
+    """Return `input` and `instructions`. Instructions alone are an item of the input, which must not be empty.
 
     A server that stores nothing cannot find the reasoning that an item names, unless the item contains it.
     """
@@ -133,7 +133,7 @@ def _drop_image(item: Json) -> Json:
 
 
 def _function_to_wire(function: Function) -> Json:
-    """Return a flat function definition. Without `strict` the API assumes it, and requires optional parameters (W9)."""
+    """Return a flat function definition. Without `strict` the API assumes it, and requires optional parameters."""
     definition: Json = {"type": "function", "name": function.name}
     if function.description:
         definition["description"] = function.description
@@ -155,7 +155,7 @@ def message_to_items(message: Message, asked: Collection[object] = ()) -> list[J
 
 
 def _approval_to_wire(message: Message) -> Json:
-    """Return the answer to a request for approval. Anything but an approval is a denial (K2)."""
+    """Return the answer to a request for approval. Anything but an approval is a denial."""
     response: Json = {"type": "mcp_approval_response", "approval_request_id": message.tool_call_id}
     if message.opaque.get(APPROVAL) is True:
         return {**response, "approve": True}
@@ -179,7 +179,7 @@ def _is_unchanged(stored: list[Json], text: str) -> bool:
 
 
 def _update_stored_items(stored: list[Json], calls: Sequence[ToolCall]) -> list[Json]:
-    """Return the items unchanged, except for calls that `normalize_history` changed: repeated ids are made unique (L1),
+    """Return the items unchanged, except for calls that `normalize_history` changed: repeated ids are made unique,
     and names and arguments valid."""
     if len(_list_calls(stored)) != len(calls):
         return stored
@@ -203,7 +203,7 @@ def _content_to_output(content: Sequence[ContentPart]) -> str | list[Json]:
 
 
 def _part_to_item(part: ContentPart) -> Json:
-    """Convert one part of a user message or of a tool result (W9, W15)."""
+    """Convert one part of a user message or of a tool result."""
     return _part_to_wire(part) if part.extra is None else {**part.extra, **_part_to_wire(part)}
 
 
@@ -243,7 +243,7 @@ def reply(payload: Json) -> Reply:
 
 
 def _parse_pending(data: Item, status: str) -> Reply:
-    """Return the reply of an answer in the background. Sending its request again would pay for it again (K3)."""
+    """Return the reply of an answer in the background. Sending its request again would pay for it again."""
     identifier = as_text(data.get("id"))
     if not identifier:
         raise ResponseFailed(f"the provider answered with the status '{status}', and without an id to ask for the rest")
@@ -293,7 +293,7 @@ def _is_plain(item: Item) -> bool:
 
 def _list_texts(output: Iterable[Item]) -> Iterator[tuple[str, Sequence[Citation]]]:
     """Yield the texts of an answer with their citations. Commentary is not part of it, and texts around a search are
-    paragraphs (K4)."""
+    paragraphs."""
     has_text = is_apart = False
     for item in output:
         if not _is_answer(item):
@@ -329,7 +329,7 @@ def _list_images(output: Iterable[Item]) -> Iterator[ImagePart]:
 
 
 def _refuse_client_calls(output: Iterable[Item]) -> None:
-    """Raise ModelError for an item that asks us to run something which we do not know (K2)."""
+    """Raise ModelError for an item that asks us to run something which we do not know."""
     done = {item.get("call_id") for item in output if as_text(item.get("type")).endswith("_output")}
     for item in output:
         kind = item.get("type")
@@ -343,7 +343,7 @@ def _filter_type(items: list[Item], kind: str) -> list[Item]:
 
 
 def _drop_incomplete(output: list[Item], *, incomplete: bool) -> list[Item]:
-    """Return the items without truncated calls (P3), and without reasoning that led only to one: the API refuses
+    """Return the items without truncated calls, and without reasoning that led only to one: the API refuses
     reasoning without the item after it."""
     statuses = ("completed",) if incomplete else ("completed", None)
     complete = [item for item in output if item.get("type") != "function_call" or item.get("status") in statuses]
@@ -473,7 +473,7 @@ class ResponsesDecoder:
         return {**self._response, "output": self._response.get("output") or [*done, *self._list_unfinished()]}
 
     def _list_unfinished(self) -> Iterator[Item]:
-        """Yield items for what was being written. A call is only marked: it counts when its item is done (P3)."""
+        """Yield items for what was being written. A call is only marked: it counts when its item is done."""
         if reasoning := "".join(self._pieces["reasoning"]):
             yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": reasoning}]}
         for kind, phase in ((_COMMENTARY, {"phase": _COMMENTARY}), ("message", {})):
@@ -503,7 +503,7 @@ API = Api(
     request=request,
     reply=reply,
     decoder=ResponsesDecoder,
-    stream_body=lambda body: {**body, "stream": True},  # the last event has the usage (P5)
+    stream_body=lambda body: {**body, "stream": True},  # the last event has the usage
     options=OPTIONS,
     unfinished=_PENDING,
     call_ids=re.compile(r"[A-Za-z0-9_-]{1,64}"),
