@@ -1,4 +1,49 @@
-"""Where values of variables may go: for each place of a file and each host, what arrives."""
+"""Where values of variables may go: for each place of a file and each host, what arrives.
+
+The ideas of a file's author who wants a value, by class. Variants of an idea count once, and each is a row or a test
+here, or in `test_credential_origins` (o), that fails if the value arrives.
+
+A value in what a model is sent:
+1 a default, 2 a part of a longer text, 3 a value deep in a list, 4 an input with the name of an address or a key, which
+other fields may have, 5 an image that the provider fetches, 6 the prompt's description, 7 an option of the provider, 8
+an option with the name of an address or a key, 9 a key in snake case, 10 a header of a raw tool, 11 metadata of the
+request, 12 a stop sequence, 13 a tool's description, 14 tools as a mapping, 15 a parameter's description, 16 an enum,
+17 a tool's name, 18 the address in a provider's tool, 19 the domain of a search, 20 an output's description, 21 a
+fallback's option, 22 a file with data that names the variable, 23 a script, 24 a default within a reference.
+
+A value in an address:
+25 the path, 26 the query, 27 the user, 28 a label of the host, 29 a part of a resource's name, 30 a fallback's
+endpoint, 31 a key as a part of the path (o), 32 a variable before a host of the file: `${env:ORIGIN}.evil.example` (o),
+33 a variable as the user of a host of the file: `${env:ORIGIN}@evil.example` (o).
+
+Numbers and words to the author's account:
+34 the model's id, 35 a number, 36 a listed word, each to: 37 a host of the file, 38 the provider's host with a key of
+the file, 39 a known server without a key, 40 an address of the environment with a key of the file, 41 a key that is the
+default of an unset variable.
+
+A key for a server that it does not belong to:
+42 a resource of somebody else at Azure, 43 another variable to an address of the environment, 44 the same to
+`OPENAI_BASE_URL`, 45 an address whose name is longer than the key's prefix, 46 an address without a name, 47 an address
+called `API_URL`, 48 the address of another service, 49 another provider's host, 50 another port, 51 a host of the file
+(o), 52 a host that begins like the provider's (o), 53 plain http (o), 54 the provider's host as the user (o), 55 a
+backslash that two parsers read differently (o), 56 an address in brackets with text around (o), 57 a default as the
+address (o), 58 a header whose variable is allowed, 59 a header that is named like a key, 60 a fallback's connection
+(o), 61 a connection in a file with data (o), 62 a connection without a key, for the key of the environment (o), 63 the
+same for a key of the keyring or the key file (o), 64 headers of the SDK's variables (o), 65 a token of the machine to a
+host of the file (o), 66 the same to this machine (o).
+
+A permission that the author writes:
+67 in a `.env` file, 68 in the project file, 69 an address of a `.env` for a key of the shell, 70 a key of the shell as
+a reference in a `.env` (o), 71 a transport of a `.env`: proxy, headers, certificates (o), 72 a permission of another
+call: the cache of `load`, 73 of a command before, 74 of another registry (o), 75 a variable that is gone (o).
+
+What runs before, or instead of, the prompt's own call:
+76 a child's description, 77 a child's default, 78 a binding of a child, 79 a binding of an MCP server, 80 a tool's key
+for a host of the file, 81 for another address, 82 an OAuth client's id, 83 a scope, 84 a part of a tool's address, 85 a
+binding of an OpenAPI tool, 86 each of them under a script, which has no model, 87 a tool that the program renames, 88 a
+program's own executor, 89 its own client, 90 an input that the caller passes, so that the default seems unused, 91
+options of the caller that are merged, 92 a stored run that another process continues.
+"""
 
 import asyncio
 import json
