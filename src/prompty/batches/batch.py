@@ -25,11 +25,11 @@ from typing import Any, Generic, Unpack
 
 from typing_extensions import TypeVar
 
-from prompty.api import make_settings, takes_options
+from prompty.api import describe_call, make_settings, takes_options
 from prompty.batches.calls import MAX_RETRIES
 from prompty.batches.throttle import CONCURRENCY, CallTimer, Throttle
 from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop
-from prompty.drivers.run import AgentOrPath, Invocation, Result, start_async
+from prompty.drivers.run import AgentOrPath, Result, start_async
 from prompty.errors import RequestError, WrongArgument
 from prompty.loop.options import Listener, TurnOptions
 from prompty.model.agent import PromptAgent
@@ -310,19 +310,9 @@ async def _run_row(
 ) -> RowResult[Any]:
     timer = throttle.start_call()
     listener = partial(_on_event, throttle, timer, options.get("on_event"))
-    settings = make_settings("batch", TurnOptions, {**options, "on_event": listener})
+    call = describe_call("turn", agent, inputs, output_type, False, True, {**options, "on_event": listener})
     try:
-        end: Result[Any] | Paused = await start_async(
-            Invocation(
-                operation="turn",
-                source=agent,
-                inputs=inputs,
-                settings=settings,
-                output_type=output_type,
-                details=True,
-                is_row=True,
-            )
-        )
+        end: Result[Any] | Paused = await start_async(call._replace(is_row=True))
     except Exception as error:
         throttle.on_failure(timer, error)
         return _make_result(number, inputs, error)
