@@ -86,6 +86,11 @@ class SourceText:
         self.text = text
         self._cursor = (0, 1)
 
+    def describe(self, at: int) -> str:
+        """Return the path, the line and the column of a character."""
+        line, column = self._position(at)
+        return f"{self.path}:{line}:{column}"
+
     def problems(self, findings: Iterable[Finding], offset: int) -> list[Problem]:
         """Return findings in the half that starts at `offset` as problems of the file."""
         problems = []
