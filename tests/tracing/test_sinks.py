@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ ROOT = Path(__file__).parents[2]
 def nobody_listens_afterwards() -> Iterator[None]:
     yield
     Tracer.clear()
+
+
+class Background(Seen):
+    immediate = False
 
 
 @tool
@@ -193,6 +198,23 @@ def test_a_sink_whose_queue_is_full_drops_spans_and_says_so_once(caplog: pytest.
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_the_thread_of_a_sink_ends_when_the_sink_is_removed_or_replaced() -> None:
+    before = threading.active_count()
+    seen = [Background() for _ in range(50)]
+    for sink in seen:
+        Tracer.add("mine", sink)
+        with begin("work"):
+            pass
+    Tracer.remove("mine")
+    Tracer.add("other", Background())
+    Tracer.clear()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+    assert all(len(sink.over) == 1 for sink in seen)
+
+
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("prompty.tracing.files._open_new", lambda _: os.open("/dev/full", os.O_WRONLY))
     Tracer.add("file", FileSink(tmp_path))

@@ -62,23 +62,26 @@ def get_sinks() -> Sequence[Sink]:
     return _active
 
 
-def set_sink(name: str, sink: Sink | None) -> None:
-    """Set the sink with this name, or remove it if `sink` is None."""
+def set_sink(name: str, sink: Sink | None) -> Sink | None:
+    """Set the sink with this name, or remove it if `sink` is None. Return the one that had the name."""
     global _active
     get_sinks()
     with _lock:
-        _sinks.pop(name, None)
+        removed = _sinks.pop(name, None)
         if sink is not None:
             _sinks[name] = sink
         _active = tuple(_sinks.values())
+    return removed
 
 
-def clear_sinks() -> None:
-    """Remove all sinks, including those from the environment."""
+def clear_sinks() -> Sequence[Sink]:
+    """Remove and return all sinks, including those from the environment."""
     global _active
     with _lock:
+        removed = tuple(_sinks.values())
         _sinks.clear()
         _active = ()
+    return removed
 
 
 class Trace:

@@ -1,13 +1,13 @@
 """Tracing for the host: its own sinks and spans."""
 
 import inspect
-from atexit import register
+from atexit import register, unregister
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, suppress
 from functools import wraps
 from logging import Logger, getLogger
 from queue import Full, Queue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from prompty.errors import WrongArgument
@@ -39,17 +39,17 @@ class Tracer:
         whose value is a function for keys and values. It runs on its own thread, so a slow sink does not slow the run.
         A sink with `immediate = True` is called directly."""
         adapted: Any = sink if hasattr(sink, "started") else FactorySink(sink)
-        set_sink(name, adapted if getattr(adapted, "immediate", False) else BackgroundSink(adapted))
+        _close(set_sink(name, adapted if getattr(adapted, "immediate", False) else BackgroundSink(adapted)))
 
     @staticmethod
     def remove(name: str) -> None:
-        """Remove a sink."""
-        set_sink(name, None)
+        """Remove a sink. Its thread ends when it has received everything so far."""
+        _close(set_sink(name, None))
 
     @staticmethod
     def clear() -> None:
         """Remove all sinks."""
-        clear_sinks()
+        _close(*clear_sinks())
 
     @staticmethod
     def start(name: str) -> Span:
@@ -88,15 +88,22 @@ class FactorySink:
             opened.__exit__(None, None, None)
 
 
+def _close(*sinks: Sink | None) -> None:
+    for sink in sinks:
+        if isinstance(sink, BackgroundSink):
+            sink.close()
+
+
 class BackgroundSink:
-    """Calls a sink on its own thread. If the sink is too slow, spans are dropped, which is logged."""
+    """Calls a sink on its own thread, until it is closed. Drops spans if the sink is too slow, which is logged."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.content: bool = sink.content
         self.wire: bool = getattr(sink, "wire", False)
         self.dropped: int = 0
-        self._waiting: Queue[Callable[[], object]] = Queue(MOST_WAITING)
+        self._waiting: Queue[Callable[[], object] | None] = Queue(MOST_WAITING)
+        self._is_closed = Event()
         Thread(target=self._work, name="prompty trace sink", daemon=True).start()
         register(self.flush, 2.0)
 
@@ -115,6 +122,13 @@ class BackgroundSink:
         except Exception as error:
             logger.warning("a trace sink is slow: %s (%s)", type(self.sink).__name__, type(error).__name__)
 
+    def close(self) -> None:
+        """End the thread when the sink has received everything so far."""
+        self._is_closed.set()
+        with suppress(Full):  # the thread looks when it has room again
+            self._waiting.put_nowait(None)
+        unregister(self.flush)
+
     def _put(self, work: Callable[[], object]) -> None:
         try:
             self._waiting.put_nowait(work)
@@ -124,10 +138,11 @@ class BackgroundSink:
                 logger.warning("a trace sink is too slow: %s; spans are dropped", type(self.sink).__name__)
 
     def _work(self) -> None:
-        while True:
+        while not (self._is_closed.is_set() and self._waiting.empty()):
             work = self._waiting.get()
             try:
-                work()
+                if work is not None:
+                    work()
             except Exception as error:
                 logger.warning("a trace sink failed: %s\n%s", type(self.sink).__name__, masked_traceback(error))
 
