@@ -306,7 +306,7 @@ def test_whatever_is_shown_is_json(value: object) -> None:
     json.loads(Sanitizer().json([value, {"password": value}]))
 
 
-@given(values, st.text("abcdefgh0123456789", min_size=8, max_size=20))
+@given(values, st.text("abcdefgh0123456789", min_size=7, max_size=20).map("g".__add__))  # no number has a g
 def test_what_is_hidden_is_nowhere(value: object, hidden: str) -> None:
     masking = Sanitizer()
     masking.hide([hidden])
