@@ -274,3 +274,10 @@ def test_a_package_that_breaks_while_importing_is_not_called_missing(
     with pytest.raises(ModuleNotFoundError, match="prompty_no_such_package") as caught:
         require("prompty_test_broken", extra="x")
     assert not isinstance(caught.value, MissingExtra)
+
+
+def test_only_the_default_registry_is_the_same_in_another_process() -> None:
+    assert pickle.loads(pickle.dumps(DEFAULT)) is DEFAULT  # noqa: S301  our own bytes
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(Registry())
+    assert copy.deepcopy(registry := Registry()) is registry

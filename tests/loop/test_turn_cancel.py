@@ -466,3 +466,11 @@ def test_closing_a_stream_does_not_wait_for_a_tool_that_refuses_to_end(monkeypat
         assert any(isinstance(event, ToolFinished) for event in answer.events())
         answer.close()
     released.set()
+
+
+def test_who_listens_to_a_token_that_is_cancelled_already_hears_of_it_once() -> None:
+    cancel, heard = CancelToken(), list[str]()
+    cancel.cancel()
+    with cancel.listening(lambda: heard.append("cancelled")):
+        cancel.cancel()
+    assert heard == ["cancelled"]

@@ -5,6 +5,7 @@ import logging
 import string
 from collections.abc import Iterator
 from contextlib import redirect_stderr
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from prompty import ModelError, trace_to, turn
 from prompty.batches.records import describe_error
-from prompty.safety.redaction import MASK, Redactor, find_secret, mask_secrets, may_hold_secrets
+from prompty.safety.redaction import MASK, Redactor, find_secret, leaves, mask_secrets, may_hold_secrets
 from prompty.testing import Recorder
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
@@ -145,3 +146,12 @@ def test_a_redactor_masks_values_of_any_kind_and_those_of_its_parent() -> None:
 
 def test_values_that_are_too_short_are_left_alone() -> None:
     assert Redactor(["abc", "abcd"], shortest=4).mask("abc abcd") == f"abc {MASK}"
+
+
+def test_the_texts_and_numbers_inside_a_value_are_found_wherever_it_keeps_them() -> None:
+    @dataclass
+    class Card:
+        number: str
+        digits: tuple[int, ...]
+
+    assert set(leaves({"a": Card("4711", (1, 2)), "b": {"x", ""}, "c": [None, True]})) == {"4711", "1", "2", "x"}
