@@ -1,7 +1,8 @@
-"""Conversations that are cut to what fits (L7)."""
+"""Conversations that are cut to what fits."""
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from prompty.loop.context import (
     select_dropped,
     write_plain_summary,
 )
+from prompty.model.message import ToolCall, Usage
+from prompty.model.request import WireRequest
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
 from prompty.registry import DEFAULT
-from prompty.testing import Script, call
+from prompty.testing import Script, answer, call
 from tests.conversations.turns import assert_history_is_legal, scripted
 from tests.legality import assert_legal
 from tests.ways import Way, sync_and_async
@@ -116,6 +119,39 @@ def test_tokens_are_counted_by_what_the_model_says_it_read(way: Way) -> None:
     with Script("Done.") as script:
         way.turn(scripted(), messages=history, context_budget=Tokens(50))
     assert SUMMARY in script.requests[0]["messages"][0]["content"]
+
+
+@sync_and_async
+def test_tokens_that_are_no_messages_drop_no_message_of_a_conversation_that_fits(way: Way) -> None:
+    def reply(*calls: ToolCall) -> Callable[[WireRequest], Any]:
+        def count(request: WireRequest) -> Any:
+            messages: Any = request.body["messages"]
+            tokens = 5000 + sum(len(str(one.get("content") or "")) for one in messages) // 4  # 5,000 for hosted tools
+            return answer("Done.", *calls, usage=Usage(input_tokens=tokens, output_tokens=5))
+
+        return count
+
+    @tool
+    def read(at: str) -> str:
+        return "y" * 3000
+
+    history = [one for _ in range(10) for one in (user("q" * 100), assistant("a" * 100))]
+    with Script(reply(call("read", at="a")), reply()):
+        seen = way.turn(scripted(), messages=[*history, user("now")], tools=[read], context_budget=Tokens(8000))
+    assert seen.of(Compacted) == []  # 6,250 tokens
+
+
+@sync_and_async
+def test_the_definitions_of_tools_count_before_the_first_answer(way: Way) -> None:
+    @tool(description="Look. " * 2000)  # 3,000 tokens
+    def look(at: str) -> str:
+        return at
+
+    history = [user("q" * 4000), assistant("a" * 4000), user("now")]
+    for tools, expected in ([], 0), ([look], 1):
+        with Script("Done."):
+            seen = way.turn(scripted(), messages=history, tools=tools, context_budget=Tokens(4000))
+        assert len(seen.of(Compacted)) == expected
 
 
 @sync_and_async

@@ -4,17 +4,20 @@ A unit is a message, or an assistant turn with tool calls and all its results. S
 and the last unit are never dropped, because the model needs them to answer.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from prompty.errors import WrongArgument
+from prompty.loop.effects import OfferedTool
 from prompty.model.content import TextPart
 from prompty.model.message import INSTRUCTION_ROLES, Message, Usage, user
 
 SUMMARY = "[Summary of earlier conversation]"
 CHARACTERS_PER_TOKEN = 4.0
+_LEAST_RATIO, _GREATEST_RATIO = 1.0, 8.0  # of characters to tokens, in any language
 _MEDIA_SIZE = 1_000
 _MAX_SUMMARY = 2_000
 _MAX_LINE = 120
@@ -59,13 +62,34 @@ def parse_context(value: Any) -> Context | None:
     return value if value is None or isinstance(value, Context) else Context(limit=value)
 
 
-def get_character_limit(context: Context, chars_per_token: float) -> int:
-    return context.limit if isinstance(context.limit, int) else int(context.limit.count * chars_per_token)
+class Gauge(NamedTuple):
+    """How the tokens of a request follow from its messages. `overhead` is what is no message: tools and schemas, those
+    of the provider too."""
+
+    chars_per_token: float = CHARACTERS_PER_TOKEN
+    overhead: int = 0
+
+    def get_character_limit(self, context: Context) -> int:
+        if isinstance(context.limit, int):
+            return context.limit
+        return int(max(context.limit.count - self.overhead, 0) * self.chars_per_token)
+
+    def learn(self, messages: Sequence[Message], usage: Usage) -> "Gauge":
+        """Return the gauge that agrees with the usage of a request. If no text has so many characters per token, what
+        is no message has another size than was thought."""
+        tokens, characters = usage.input_tokens, count_characters(messages)
+        if not tokens or not messages:
+            return self
+        ratio = characters / max(tokens - self.overhead, 1)
+        if _LEAST_RATIO <= ratio <= _GREATEST_RATIO:
+            return Gauge(ratio, self.overhead)
+        return Gauge(CHARACTERS_PER_TOKEN, max(tokens - round(characters / CHARACTERS_PER_TOKEN), 0))
 
 
-def measure_chars_per_token(messages: Sequence[Message], usage: Usage, default: float) -> float:
-    """Return the characters per token of a request, by the usage that the model reported."""
-    return count_characters(messages) / usage.input_tokens if usage.input_tokens and messages else default
+def estimate_gauge(tools: Sequence[OfferedTool]) -> Gauge:
+    """Return the gauge of a conversation that no model has counted yet, from the definitions of its tools."""
+    definitions = [asdict(tool.function) for tool in tools]
+    return Gauge(overhead=round(len(json.dumps(definitions)) / CHARACTERS_PER_TOKEN) if tools else 0)
 
 
 def count_characters(messages: Sequence[Message]) -> int:

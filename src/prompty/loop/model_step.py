@@ -23,9 +23,8 @@ from prompty.loop.context import (
     SUMMARY,
     Context,
     compact,
-    get_character_limit,
+    estimate_gauge,
     get_summary_size,
-    measure_chars_per_token,
     select_dropped,
     write_plain_summary,
 )
@@ -62,7 +61,7 @@ _REQUEST_FAULTS = (400, 413, 422)
 
 def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[Reply]:
     """Ask the model, then its fallbacks one after the other, and return the checked answer."""
-    messages = (yield from _fit_context(plan.context, plan.hooks, state)) if plan.context else state.messages
+    messages = (yield from _fit_context(plan.context, plan.hooks, state, tools)) if plan.context else state.messages
     while True:
         choice = plan.choices[state.model]
         if state.model in state.apis:
@@ -82,8 +81,8 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
                 raise
             failure = error
         else:
-            if plan.context:
-                state.chars_per_token = measure_chars_per_token(messages, reply.usage, state.chars_per_token)
+            if state.gauge:
+                state.gauge = state.gauge.learn(messages, reply.usage)
             state.count(reply, choice)
             if reply.finish_reason in choice.api.unfinished and not reply.tool_calls:
                 reply = yield from _continue_answer(plan, state, choice, request, reply)
@@ -249,9 +248,10 @@ def _check_output(reply: Reply) -> Loop[Reply]:
     return reply
 
 
-def _fit_context(context: Context, hooks: Hooks, state: TurnState) -> Loop[list[Message]]:
+def _fit_context(context: Context, hooks: Hooks, state: TurnState, tools: Sequence[OfferedTool]) -> Loop[list[Message]]:
     """Return the messages to send: all, or as many as fit, with a summary of the rest."""
-    limit = get_character_limit(context, state.chars_per_token)
+    state.gauge = state.gauge or estimate_gauge(tools)
+    limit = state.gauge.get_character_limit(context)
     dropped = select_dropped(state.messages, limit)
     if not dropped:
         return state.messages

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
 from prompty.errors import PausedRefused
-from prompty.loop.context import CHARACTERS_PER_TOKEN, Context
+from prompty.loop.context import Context, Gauge
 from prompty.loop.effects import Rewrite, Verdict
 from prompty.loop.options import Settings
 from prompty.loop.policy import later, list_policies
@@ -102,6 +102,7 @@ class TurnState:
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
     - `provider_calls`: the tools that providers ran, also for prompts that run as tools.
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
+    - `gauge`: how tokens follow from messages, once a context budget has asked.
     - `dropped`: positions that do not fit the context; `summary` replaces them.
     - `apis`: the APIs that servers asked for instead of the plan's, by the number of the model.
     - `omitted`: options that were not sent because a model refuses them, with the reason.
@@ -122,7 +123,7 @@ class TurnState:
     calls: int = 0
     model: int = 0
     repair_used: bool = False
-    chars_per_token: float = CHARACTERS_PER_TOKEN
+    gauge: Gauge | None = None
     dropped: frozenset[int] = frozenset()
     summary: str = ""
     apis: dict[int, Api] = field(default_factory=dict, repr=False)
@@ -204,7 +205,7 @@ class TurnState:
             carry_over={
                 "model": self.model,
                 "repair_used": self.repair_used,
-                "chars_per_token": self.chars_per_token,
+                **(self.gauge._asdict() if self.gauge else {}),
                 "dropped": sorted(self.dropped),
                 "summary": self.summary,
                 **({"provider_calls": [call.to_json() for call in self.provider_calls]} if self.provider_calls else {}),
@@ -248,7 +249,8 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
         slots[position] = _settled_result(reply.tool_calls[position], call, decisions[call.key])
     decided = {call.key: later() for call in paused.pending}
     decided |= {key: Verdict(allowed, reason) for key, (allowed, reason) in paused.decided.items()}
-    carry_over = cast(dict[str, Any], paused.carry_over)
+    carry_over = dict(cast(dict[str, Any], paused.carry_over))
+    gauge = Gauge(**{name: carry_over.pop(name) for name in Gauge._fields if name in carry_over})
     return TurnState(
         messages=[Message.from_json(message) for message in paused.messages],
         iteration=paused.iteration,
@@ -263,6 +265,7 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
         decided={**decided, **{key: verdict for key, verdict in decisions.items() if isinstance(verdict, Verdict)}},
         **{
             **carry_over,
+            "gauge": gauge,
             "dropped": frozenset(carry_over.get("dropped", ())),
             "provider_calls": parse_provider_calls(carry_over.get("provider_calls")),
         },

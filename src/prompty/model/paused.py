@@ -204,6 +204,7 @@ _CARRY_OVER_TYPES: dict[str, tuple[type, ...]] = {
     "model": (int,),
     "repair_used": (bool,),
     "chars_per_token": (int, float),
+    "overhead": (int,),
     "dropped": (list, tuple),
     "summary": (str,),
     "provider_calls": (list, tuple),
@@ -263,7 +264,7 @@ def _find_carry_over_problems(carry_over: Json, messages: int) -> Iterator[str]:
     yield from _wrong_types(carry_over, {name: _CARRY_OVER_TYPES[name] for name in carry_over}, "its state")
     numbers: Any = carry_over
     ratio, model, dropped = numbers.get("chars_per_token", 1), numbers.get("model", 0), numbers.get("dropped", ())
-    if not isfinite(ratio) or ratio <= 0 or model < 0:
+    if not isfinite(ratio) or ratio <= 0 or model < 0 or numbers.get("overhead", 0) < 0:
         yield "its state has a number out of range"
     if any(type(at) is not int or not 0 <= at < messages for at in dropped):
         yield "its state drops messages that it does not have"
