@@ -109,10 +109,12 @@ class Problem:
 
 
 class PromptyError(Exception):
-    """Base class of all prompty errors. An error that ends a turn has the conversation so far in
-    `messages`: a legal history to continue with."""
+    """Base class of all prompty errors. An error that ends a run has the conversation so far in `messages`, a legal
+    history to continue with, and in `usage` and `cost` what its model calls used, as `Result` has them."""
 
     messages: tuple[Any, ...] = ()
+    usage: Any = None
+    cost: Any = None
     # Where in the file the cause is: the line of the declared input, the tool, the model's key, or the body.
     problem: "Problem | None" = None
     # The path of that key in the file, if the code that raised the error knows it.

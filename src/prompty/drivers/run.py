@@ -251,6 +251,7 @@ class Run:
         self.agent: PromptAgent = agent
         self.settings: Settings = settings
         self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
+        self._is_priced_above = parent is not None and parent.is_priced
         self._spans = spans
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
         if not settings.provider_tools:
@@ -402,12 +403,18 @@ class Run:
             seconds=self.clock.left(),
         )
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether somebody can see the cost. That of a prompt that runs as a tool is seen in the run that calls it."""
+        settings = self.settings
+        is_limited = settings.budget is not None and settings.budget.cost is not None
+        return bool(is_limited or settings.stop or settings.on_event or self._stream) or self._is_priced_above
+
     def _price(self, agent: PromptAgent) -> Price:
         """Return the price of answers. Unless someone can see the cost, skip the lookup: it takes longer than a tool
         call."""
-        settings = self.settings
-        is_limited = settings.budget is not None and settings.budget.cost is not None
-        if is_limited or settings.stop or settings.on_event or self._stream:
+        is_limited = self.settings.budget is not None and self.settings.budget.cost is not None
+        if self.is_priced:
             return get_pricer(agent, required=is_limited)
         return _no_price
 

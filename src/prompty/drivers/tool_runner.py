@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from logging import Logger, getLogger
 
 from prompty.cancellation import CancelToken
@@ -149,7 +150,13 @@ class ToolRunner:
         self._errors[planned.key] = error
         if not isinstance(error, ReportedFailure):
             logger.error("The tool '%s' raised.\n%s", planned.call.name, masked_traceback(error))
-        return failure_message(planned.call, error)
+        message = failure_message(planned.call, error)
+        if not (isinstance(error, PromptyError) and self._is_child(planned.call.name)):
+            return message
+        return replace(message, usage=error.usage, cost=error.cost)  # paid, although it failed
+
+    def _is_child(self, name: str) -> bool:
+        return any(isinstance(tool, PromptyTool) and tool.name == name for tool in self._agent.tools)
 
     def finished(self, planned: PlannedCall, result: Message) -> ToolFinished:
         """Return the event for a call that has ended, with the exception that it raised."""

@@ -73,8 +73,10 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         return done
     except PromptyError as error:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
+        if state.pending_batch:
+            state.count_tools(state.pending_batch[1])
         state.settle(plan.choices[0].api, reason.partition("\n")[0])  # the advice is for people
-        error.messages = tuple(state.messages)
+        error.messages, error.usage, error.cost = tuple(state.messages), state.usage, state.cost
         if not isinstance(error, MemoryFailed) and state.resumed is None:  # otherwise the pause can be resumed again
             yield from _save(plan, state)
         yield Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
