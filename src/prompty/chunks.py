@@ -4,7 +4,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 from secrets import token_hex
 
-from prompty.drivers.aio import Outcome
+from prompty.drivers.driver import Outcome
 from prompty.errors import ModelError, RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Delta, Done, Event, ModelReply, RunStarted

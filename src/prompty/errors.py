@@ -136,8 +136,8 @@ def _restore_error(kind: type[PromptyError], arguments: tuple[object, ...]) -> P
 
 
 class _Explained(PromptyError):
-    """An error whose message is its cause and, on a line of its own, its fix. `command_fix` is the fix on a command
-    line, if it differs."""
+    """An error whose message is its cause, and its fix on the next line. `command_fix` is the fix on a command line, if
+    it differs."""
 
     cause: str = ""  # those of an error that was stored before it had them
     fix: str = ""

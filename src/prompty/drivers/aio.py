@@ -15,7 +15,7 @@ from prompty.drivers.driver import (
     ABANDON_SECONDS,
     Driver,
     Moment,
-    Outcome as Outcome,
+    Outcome,
     Question,
     Results,
     check_deadline,

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from prompty.drivers import aio, sync
-from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host
+from prompty.drivers.driver import NO_HOST, NO_LIMIT, Clock, Driver, Host, Outcome
 from prompty.drivers.run_spans import RunSpans, assembling, open_run_spans
 from prompty.drivers.span_attributes import describe_version
 from prompty.drivers.stream import AsyncPromptyStream, PromptyStream
@@ -188,7 +188,7 @@ def open_run(
 
 async def open_run_async(
     invocation: Invocation, parent: "Run | None" = None
-) -> "tuple[Run, AsyncGenerator[Event | aio.Outcome[Done | Paused], None]]":
+) -> "tuple[Run, AsyncGenerator[Event | Outcome[Done | Paused], None]]":
     """The async form of `open_run`."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
@@ -405,7 +405,7 @@ class Run:
 
     @property
     def is_priced(self) -> bool:
-        """Whether somebody can see the cost. That of a prompt that runs as a tool is seen in the run that calls it."""
+        """Whether the cost is shown or limited, here or in the run that calls this prompt as a tool."""
         settings = self.settings
         is_limited = settings.budget is not None and settings.budget.cost is not None
         return bool(is_limited or settings.stop or settings.on_event or self._stream) or self._is_priced_above

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from pydantic_core import from_json
 
-from prompty.drivers.aio import Outcome
+from prompty.drivers.driver import Outcome
 from prompty.errors import StreamCut
 from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event, IterationStarted, TextDelta

@@ -16,7 +16,6 @@ from prompty.errors import (
     LoadError,
     Problem,
     PromptyError,
-    RequestError,
     RunRefused,
     StreamCut,
 )
@@ -37,7 +36,7 @@ from prompty.loop.policy import parse_guardrail, parse_verdicts
 from prompty.model.message import Json, Message, Reply
 
 # Raised by a reader when the JSON does not have the shape that was written.
-_MISREAD = (AttributeError, LookupError, RequestError, TypeError, ValueError)
+_MISREAD = (AttributeError, LookupError, TypeError, ValueError)
 _OFFERED: TypeAdapter[tuple[OfferedTool, ...]] = TypeAdapter(tuple[OfferedTool, ...])
 _PROBLEMS: TypeAdapter[tuple[Problem, ...]] = TypeAdapter(tuple[Problem, ...])
 UNKNOWN: Json = {"unknown": True}

@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar, get_args
 
 from pydantic import TypeAdapter
 
-from prompty.drivers.aio import Outcome
+from prompty.drivers.driver import Outcome
 from prompty.durable.envelope import seal
 from prompty.model.event import Delta, Event
 from prompty.model.message import Json

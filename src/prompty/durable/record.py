@@ -182,7 +182,8 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     if secrets is not None:
         data = restore_secrets(data, record.secrets, bare, secrets)
     try:
-        trust = TRUST.validate_python({**dict.fromkeys(_TRUSTED), **record.origins})  # a field that is gone is None
+        # None in place of each default: a record that lacks a field is refused
+        trust = TRUST.validate_python({**dict.fromkeys(_TRUSTED), **record.origins})
         return PromptAgent.model_validate({**data, "path": bare.path, "trust": trust})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret

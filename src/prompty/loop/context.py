@@ -63,8 +63,8 @@ def parse_context(value: Any) -> Context | None:
 
 
 class Gauge(NamedTuple):
-    """How the tokens of a request follow from its messages. `overhead` is what is no message: tools and schemas, those
-    of the provider too."""
+    """Estimates the tokens of a request from its messages. `overhead` is the number of tokens outside the messages: of
+    tools and schemas."""
 
     chars_per_token: float = CHARACTERS_PER_TOKEN
     overhead: int = 0
@@ -75,8 +75,8 @@ class Gauge(NamedTuple):
         return int(max(context.limit.count - self.overhead, 0) * self.chars_per_token)
 
     def learn(self, messages: Sequence[Message], usage: Usage) -> "Gauge":
-        """Return the gauge that agrees with the usage of a request. If no text has so many characters per token, what
-        is no message has another size than was thought."""
+        """Return the gauge that agrees with the usage of a request. If no text has such a ratio, the overhead was
+        wrong."""
         tokens, characters = usage.input_tokens, count_characters(messages)
         if not tokens or not messages:
             return self

@@ -31,7 +31,7 @@ _VARIABLES = Variables(
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key. The older API version, the only one with sampling options or on Bedrock, has it in a header of its own."""
+    """A key. The older API version, the only one with sampling options or on Bedrock, has it in a separate header."""
 
     key: str
 
@@ -87,7 +87,7 @@ def preview(agent: PromptAgent, api: Api) -> RequestPreview:
 
 
 def _write_client_headers(connection: Any, request: WireRequest) -> Mapping[str, Any]:
-    """Return the headers for a registered client. The older API version has the key in a header of its own."""
+    """Return the headers for a registered client. The older API version has the key in a separate header."""
     client = connection.client
     if "anthropic-version" in request.headers and client.api_key:
         return {**request.headers, "x-api-key": client.api_key, "Authorization": connection.sdk.Omit()}

@@ -96,7 +96,7 @@ _TRANSIENT = ("overloaded_error", "rate_limit_error", "api_error", "timeout_erro
 def request(
     agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
 ) -> Json:
-    """Return the body of a request (§7.5). If `is_bound`, the model refuses thoughts after a change."""
+    """Return the body of a request. If `is_bound`, the model refuses thoughts after a change."""
     refuse_one_of(agent)
     options = agent.model.options
     extra = options.additional_properties or {}
