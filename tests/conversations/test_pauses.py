@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,36 @@ def test_verdicts_that_belong_to_no_call_are_an_error(verdicts: Any) -> None:
 def test_a_paused_turn_of_another_version_is_refused() -> None:
     with pytest.raises(PausedRefused, match="its version is 99"):
         Paused.from_json({"version": 99})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (["pauses"], -1, "one of its counts is negative"),
+        (["saved"], 99, "it has fewer messages than it counts as stored"),
+        (["cost"], "NaN", "its cost is not a number"),
+        (["usage", "requests"], {"here": 1.5}, "a count of its usage has the wrong type"),
+        (["carry_over"], {"later": 1}, "its state has unknown entries"),
+        (["carry_over"], {"overhead": -1}, "its state has a number out of range"),
+        (["carry_over"], {"dropped": [99]}, "its state drops messages that it does not have"),
+        (["policy", "later"], True, "its policies have unknown or missing entries"),
+        (["policy", "guardrails"], ["later"], "it names unknown guardrails"),
+        (["results"], [], "the number of its results differs from that of its calls"),
+        (["results"], [{"role": "user", "content": "Hi"}], "one of its results is not a tool message"),
+        (["calls", 0, "name"], "steal", "the call 'steal' is not in its reply"),
+    ],
+)
+def test_a_paused_turn_with_parts_that_do_not_fit_is_refused(path: list[Any], value: Any, problem: str) -> None:
+    with Script([call("pay", amount=1)]):
+        content = SYNC.turn(scripted(), tools=[Bank().pay], approval="always").result.to_json()
+    del content["checksum"]
+    part: Any = content
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = value
+    checksum = sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    with pytest.raises(PausedRefused, match=problem):
+        Paused.from_json({**content, "checksum": checksum})
 
 
 PROCESS = """
