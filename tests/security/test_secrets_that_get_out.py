@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from prompty import invoke, loads, trace_to, turn
@@ -10,7 +11,7 @@ from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
 from prompty.model.agent import secrets_in
-from prompty.safety.redaction import mask_line, mask_secrets, mask_url
+from prompty.safety.redaction import mask_line, mask_secrets, mask_url, remember_secrets
 from prompty.testing import Recorder, Script, call
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
@@ -96,6 +97,24 @@ def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptur
     assert PASSWORD not in str(logged)
     assert ACCESS not in str(logged)
     assert "authorization" not in str(logged).lower()
+
+
+def test_the_log_of_the_http_library_is_the_programs_for_its_requests(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that uses the same library reads its records as they were written, also within a function tool."""
+    caplog.set_level(logging.DEBUG)
+    with Server() as server:
+        server.answer(json_reply({}, headers={"x-echo": ACCESS}))
+
+        def fetch() -> str:
+            with httpx2.Client(trust_env=False) as client:
+                return client.get(server.url).headers["x-echo"]
+
+        remember_secrets([ACCESS])
+        agent = loads("---\nmodel: m\ntools: [{name: fetch, kind: function}]\n---\nuser:\nHi")
+        with Script(call("fetch"), "Done."):
+            assert turn(agent, tools=[fetch]) == "Done."
+    shown = [record for record in caplog.records if record.name.startswith("httpcore2") and ACCESS in str(record.msg)]
+    assert shown
 
 
 @pytest.mark.parametrize("value", ["- below-its-key", "[below-its-key]", "below-its-key: 1"])

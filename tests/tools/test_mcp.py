@@ -63,9 +63,9 @@ def test_a_server_belongs_to_a_registry() -> None:
         find(tool())
 
 
-def test_a_server_of_a_file_is_the_same_one_each_time() -> None:
+def test_a_server_of_a_file_has_the_same_pins_each_time() -> None:
     connection = {"endpoint": "https://x.example", "apiKey": "made-up"}
-    assert find(tool(connection=connection)) is find(tool(connection=connection))
+    assert find(tool(connection=connection)).pins is find(tool(connection={**connection, "apiKey": "other"})).pins
     address = find(tool(connection=connection)).address
     assert address.headers == (("Authorization", "Bearer made-up"),)
     assert "made-up" not in repr(address)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from prompty import invoke, invoke_async
-from tests.loopback import CLOSE, Server, event, json_reply, stream
+from prompty.providers.http.client import MAX_IDLE
+from tests.loopback import CLOSE, Hold, Server, event, json_reply, stream
 from tests.tiers import ROOT
-from tests.transports.subject import ANSWER, Subject
+from tests.transports.subject import ANSWER, Subject, create_agent
 from tests.transports.test_exchanges import skip_if_exempt
 
 THREADS, CALLS = 32, 8
@@ -71,6 +72,25 @@ def test_a_call_from_inside_an_event_loop_works(subject: Subject, server: Server
         return [*answers, await invoke_async(agent), invoke(agent)]
 
     assert subject.run(main()) == ["Fine."] * 3
+
+
+def test_a_burst_of_calls_leaves_few_connections_open(server: Server) -> None:
+    holds = [Hold() for _ in range(2 * MAX_IDLE)]
+    content = json_reply(ANSWER)
+    server.answer(*([hold, *content] for hold in holds))
+    agent = create_agent(server.url, "sk-planted")
+
+    async def burst() -> None:
+        calls = [asyncio.create_task(invoke_async(agent)) for _ in holds]
+        for hold in holds:
+            await asyncio.to_thread(hold.reached.wait)
+        assert server.open == len(holds)
+        for hold in holds:
+            hold.release()
+        assert await asyncio.gather(*calls) == ["Fine."] * len(holds)
+        assert await asyncio.to_thread(server.wait_until, lambda: server.open == MAX_IDLE)
+
+    asyncio.run(burst())
 
 
 @pytest.mark.process

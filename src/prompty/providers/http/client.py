@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import ssl
+import sys
 import time
 import zlib
 from collections import deque
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from socket import SHUT_RDWR
+from types import FrameType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -32,7 +34,7 @@ from prompty.safety.redaction import mask_secrets, remember_secrets
 from prompty.wire.json_bytes import write_bytes
 
 KEEP_ALIVE = 30  # seconds for which an idle connection is kept
-MAX_IDLE = 1_000  # connections
+MAX_IDLE = 64  # connections to one server that no call uses; calls in flight are not limited
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer, whole or streamed, after decompression
 MAX_URLS = 100
 MAX_ERROR = 64 * 1024  # bytes of the body of an error; the rest is not read
@@ -51,12 +53,30 @@ _FAILURES = (
 _MISTAKES = (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol)  # trying again would not help
 
 
+_SENDERS = (__name__, "prompty.providers.sdk", "prompty.tools.openapi.client")
+
+
 class _MaskSecrets(logging.Filter):
-    """httpcore2 logs what a server sends, at DEBUG; and a server knows the key."""
+    """httpcore2 logs what a server sends, at DEBUG; and a server knows the key.
+
+    The program may use httpcore2, too. Its records stay as they are.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = mask_secrets(record.getMessage()), ()
+        if _sends_for_prompty(record):
+            record.msg, record.args = mask_secrets(record.getMessage()), ()
         return True
+
+
+def _sends_for_prompty(record: logging.LogRecord) -> bool:
+    """Return True if a record that is being made comes from a request of ours. A record does not say for whom it is,
+    but the call stack does. Walking it is slow, and nothing to what a program pays that logs at DEBUG."""
+    if record.threadName == "prompty MCP sessions":  # the MCP SDK sends from tasks that it starts there
+        return True
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") not in _SENDERS:
+        frame = frame.f_back
+    return frame is not None
 
 
 for _name in ("connection", "http11", "proxy"):

@@ -129,7 +129,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._registered: dict[str, KnownServer] = {}
-        self._declared: dict[tuple[str, ServerAddress], KnownServer] = {}
+        self._pins: dict[tuple[str, str], Pins] = {}  # of servers in files, by name and URL
         self._connections: dict[ServerAddress, ServerConnection] = {}
         self._lock = threading.Lock()
 
@@ -149,18 +149,20 @@ class Servers:
             if name not in self._registered:
                 raise self._unknown(name, f"tool '{tool.name}'")
             return self._registered[name]
-        server = KnownServer(
-            name or tool.name, _declared_address(connection, tool, permissions), Pins(name or tool.name)
-        )
-        return self._declared.setdefault((server.name, server.address), server)
+        name = name or tool.name
+        address = _declared_address(connection, tool, permissions)
+        # All keys of a server have its pins, and no pin is dropped: a changed tool would count as new for the next key.
+        # A query may hold a key.
+        pins = self._pins.setdefault((name, (address.url or "").partition("?")[0]), Pins(name))
+        return KnownServer(name, address, pins)
 
     def approve_changes(self, name: str) -> list[str]:
         """Approve a server's current tool definitions. Return the tools that had changed."""
-        declared = [server for server in self._declared.values() if server.name == name]
-        servers = [self._registered[name]] if name in self._registered else declared
-        if not servers:
+        declared = [pins for (owner, _), pins in tuple(self._pins.items()) if owner == name]
+        known = [self._registered[name].pins] if name in self._registered else declared
+        if not known:
             raise self._unknown(name, "approve_mcp_changes")
-        return [changed for server in servers for changed in server.pins.approve()]
+        return [changed for pins in known for changed in pins.approve()]
 
     def connection(self, address: ServerAddress) -> ServerConnection:
         """Return the shared connection to an address. It opens on the first request."""
