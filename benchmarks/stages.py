@@ -14,7 +14,7 @@ from benchmarks.cost import Cost, best_of
 from benchmarks.prompts import CHAT, INPUTS, PARTIALS
 from prompty import PromptAgent, load, prepare
 from prompty.pipeline.frontmatter import split
-from prompty.pipeline.load import _cache
+from prompty.registry import DEFAULT, PromptCache
 
 REPEATS = 100
 
@@ -61,9 +61,9 @@ def kept_agent(path: Path) -> PromptAgent:
 
 def load_anew() -> None:
     """Load with nothing remembered of this file. Others stay, because their cached load is measured beside it."""
-    for key in [key for key in _cache if key[1] == str(CHAT)]:
-        del _cache[key]
+    kept, DEFAULT.prompts = DEFAULT.prompts, PromptCache()
     load(CHAT)
+    DEFAULT.prompts = kept
 
 
 def seconds_per_call(action: Callable[[], object]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
-from prompty.registry import DEFAULT, Registry
+from prompty.registry import DEFAULT, PromptCache, Registry
 from prompty.safety import redaction
 from tests.machine import TIMED, Neighbours
 from tests.public_data import DOCUMENT, NO_DOCUMENT
@@ -120,7 +120,7 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_loaded_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test starts with nothing cached."""
-    monkeypatch.setattr("prompty.pipeline.load._cache", {})
+    monkeypatch.setattr(DEFAULT, "prompts", PromptCache())
 
 
 @pytest.fixture

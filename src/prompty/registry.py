@@ -2,14 +2,15 @@
 
 A `Registry` is one configuration. `load(path, registry=…)` ties an agent to it, and every later lookup goes through
 `agent.registry`, so that several configurations can live in one process. Without that argument, and for the
-`register_…` functions, it is `DEFAULT`. Caches (loaded files, HTTP clients, signatures) are no configuration and are
-shared by all registries.
+`register_…` functions, it is `DEFAULT`. A registry also owns the prompts that were loaded for it.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from prompty.errors import RequestError, UnknownName, WrongArgument
@@ -163,11 +164,40 @@ class Connections:
         )
 
 
+class PromptCache:
+    """Loaded prompts. When they have more than `limit` bytes in all, the least recently used leave."""
+
+    def __init__(self, limit: int = 64_000_000) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable) -> Any:
+        """Return a prompt and mark it as used, or return None."""
+        with self._lock:
+            if (entry := self._entries.get(key)) is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
+
+    def add(self, key: Hashable, prompt: Any, size: int) -> None:
+        """Keep a prompt of `size` bytes, which are mostly those of its files."""
+        with self._lock:
+            self._bytes += size - self._entries.pop(key, (None, 0))[1]
+            self._entries[key] = prompt, size
+            while self._bytes > self._limit:
+                self._bytes -= self._entries.popitem(last=False)[1][1]
+
+
 class Registry:
     """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
     `dotenv` are variables of a `.env` file, for the prompts that name them, and `env_allowed` the names of variables
-    whose values may go to any server that a prompt names.
+    whose values may go to any server that a prompt names. `prompts` are the files that `load` has read.
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
@@ -177,6 +207,7 @@ class Registry:
         self.dotenv: Mapping[str, str] = {}
         self.env_allowed: frozenset[str] = frozenset()
         self.connections: Connections = Connections()
+        self.prompts: PromptCache = PromptCache()
         self._tables: dict[str, Implementations[Any]] = {}
 
     def __getitem__(self, kind: ExtensionPoint[T]) -> Implementations[T]:

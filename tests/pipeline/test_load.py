@@ -9,7 +9,9 @@ import pytest
 
 from prompty import PromptAgent, load, loads
 from prompty.errors import FileMissing, LoadError, PromptyWarning
-from prompty.pipeline import load as load_stage, load_async
+from prompty.pipeline import load_async
+from prompty.pipeline.load import AGENT_BYTES
+from prompty.registry import PromptCache, Registry
 from tests.machine import time_factor
 
 FIVE_MISTAKES = """---
@@ -230,11 +232,43 @@ def test_an_environment_or_roots_of_the_caller_are_not_mixed_up(prompt: Path) ->
     assert load(prompt, allowed_roots=[prompt.parent]) is not plain
 
 
-def test_the_cache_does_not_grow_without_end(prompt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_stage, "_MAX_CACHED", 3)
+def test_the_least_recently_used_prompts_leave_beyond_a_number_of_bytes(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.prompty" for name in "abcd"]
+    for path in paths:
+        path.write_text("---\nname: a\n---\n".ljust(100), encoding="utf-8")
+        age(path, 10)
+    registry = Registry()
+    registry.prompts = PromptCache(limit=3 * (100 + AGENT_BYTES))
+    first, second, third = (load(path, registry=registry) for path in paths[:3])
+    assert load(paths[0], registry=registry) is first  # so the second is the oldest
+    load(paths[3], registry=registry)
+    assert len(registry.prompts) == 3
+    assert load(paths[0], registry=registry) is first
+    assert load(paths[2], registry=registry) is third
+    assert load(paths[1], registry=registry) is not second
+
+
+def test_the_files_of_a_prompt_count_and_a_changed_one_counts_once(tmp_path: Path) -> None:
+    prompt, text = tmp_path / "a.prompty", tmp_path / "text.md"
+    prompt.write_text("---\ndescription: ${file:text.md}\n---\n".ljust(100), encoding="utf-8")
+    registry = Registry()
+    registry.prompts = PromptCache(limit=300 + AGENT_BYTES)
     for number in range(10):
-        load(prompt, allowed_roots=[str(number)])
-    assert len(load_stage._cache) == 3
+        text.write_text(str(number).ljust(200), encoding="utf-8")
+        age(prompt, 10)
+        age(text, 10)
+        agent = load(prompt, registry=registry)
+        assert load(prompt, registry=registry) is agent
+    text.write_text("x" * 201, encoding="utf-8")
+    age(text, 10)
+    load(prompt, registry=registry)
+    assert not len(registry.prompts), "larger than the cache"
+
+
+def test_each_registry_has_prompts_of_its_own(prompt: Path) -> None:
+    registry = Registry()
+    assert load(prompt, registry=registry) is load(prompt, registry=registry)
+    assert load(prompt) is not load(prompt, registry=registry)
 
 
 def test_an_agent_cannot_be_changed_under_those_who_share_it(prompt: Path) -> None:

@@ -127,7 +127,6 @@ def _load(
     default = read_default_variant(env, registry) if variant is None else ""
     env_allowed |= registry.env_allowed
     key = (
-        registry,
         name,
         variant or default,
         default,
@@ -136,7 +135,7 @@ def _load(
         env_allowed,
         defer,
     )
-    if env is None and (cached := _get_cached(key)):
+    if env is None and (cached := _get_cached(key, registry)):
         return cached
     if isinstance(path, str) and "\n" in path:
         fix = "To load text, call loads()."
@@ -369,12 +368,12 @@ def _find_file_fix(file: Path, name: str) -> str:
     return f"Correct the path or create the file. The working directory is {Path.cwd()}."
 
 
-# The cache. An entry is valid while the file, the files it refers to and the variables it read are unchanged. A second
-# change within the clock's granularity would go unnoticed, so a younger file is not cached.
+# An entry of the registry's cache is valid while the file, the files it refers to and the variables it read are
+# unchanged. A second change within the clock's granularity would go unnoticed, so a younger file is not cached.
 _YOUNG_NANOSECONDS = 50_000_000
-_MAX_CACHED = 1024
+AGENT_BYTES = 4_000  # that an agent takes beside its text: without them, small prompts would have no bound
 
-_Key = tuple[Registry, str, str, str, tuple[str, ...], tuple[str, ...], frozenset[str], bool]
+_Key = tuple[str, str, str, tuple[str, ...], tuple[str, ...], frozenset[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,17 +386,14 @@ class _Cached:
     dotenv: Mapping[str, str]
 
 
-_cache: dict[_Key, _Cached] = {}
-
-
-def _get_cached(key: _Key) -> PromptAgent | None:
-    entry = _cache.get(key)
+def _get_cached(key: _Key, registry: Registry) -> PromptAgent | None:
+    entry: _Cached | None = registry.prompts.get(key)
     if entry is None:
         return None
     try:
         fresh = (
-            identify(os.stat(key[1])) == entry.identity
-            and key[0].dotenv is entry.dotenv
+            identify(os.stat(key[0])) == entry.identity
+            and registry.dotenv is entry.dotenv
             and all(os.environ.get(name) == value for name, value in entry.variables)
             and all(identify(os.stat(file)) == known for file, known in entry.files)
             and not any(map(os.path.lexists, entry.absent))
@@ -408,11 +404,10 @@ def _get_cached(key: _Key) -> PromptAgent | None:
 
 
 def _cache_agent(key: _Key, agent: PromptAgent, file: Identity, references: References) -> None:
-    newest = max(file[3], *(known[3] for known in references.files.values()), 0)
-    if time.time_ns() - newest < _YOUNG_NANOSECONDS:
+    identities = [file, *references.files.values()]
+    if time.time_ns() - max(0, *(changed for *_, changed in identities)) < _YOUNG_NANOSECONDS:
         return
-    if len(_cache) >= _MAX_CACHED:
-        _cache.pop(next(iter(_cache)), None)
     variables, absent = tuple(references.variables.items()), tuple(map(str, references.absent))
     files = tuple([(str(path), known) for path, known in references.files.items()])
-    _cache[key] = _Cached(agent, file, variables, files, absent, references.dotenv)
+    entry = _Cached(agent, file, variables, files, absent, references.dotenv)
+    agent.registry.prompts.add(key, entry, AGENT_BYTES + sum(size for _, _, size, _ in identities))
