@@ -1,8 +1,8 @@
 """Run blocking functions on threads and coroutines from sync code, and lock files between processes.
 
-Coroutines of sync code share an event loop on a thread of its own. One that calls sync code blocks that thread until
-the call returns, so the call must not need the same loop. Each context therefore knows the loops that wait for it, and
-its coroutines run on the first loop that does not.
+Coroutines of sync code run on the event loops of `PORTAL`. One that calls sync code blocks its loop until the call
+returns, so the call must not need the same loop. Each context therefore knows the loops that wait for it, and its
+coroutines run on the first loop that does not.
 """
 
 import asyncio
@@ -14,17 +14,19 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from prompty.errors import RequestError
 
 T = TypeVar("T")
+Loop = asyncio.AbstractEventLoop
 END_SECONDS = 5.0  # that cancelled coroutines have for their `finally`
-_waiting: ContextVar[frozenset[asyncio.AbstractEventLoop]] = ContextVar("prompty_waiting_loops", default=frozenset())
+_waiting: ContextVar[frozenset[Loop]] = ContextVar("prompty_waiting_loops", default=frozenset())
 
 
-def waiting_loops() -> frozenset[asyncio.AbstractEventLoop]:
+def waiting_loops() -> frozenset[Loop]:
     """Return the event loops that stand still until the calling sync code returns."""
     try:
         return _waiting.get() | {asyncio.get_running_loop()}
@@ -59,15 +61,14 @@ class LoopFuture(Future[T]):
 
     START_SECONDS: ClassVar[float] = 2.0  # after which a loop that has not started a coroutine counts as blocked
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> None:
         super().__init__()
         self._coroutine, self._context = coroutine, copy_context()
-        self._waiting = waiting_loops() if loop is None else _waiting.get()
-        self._loop = loop or _find_loop(self._waiting)
+        self._name, self._waiting = name, _waiting.get() if name else waiting_loops()
         self._task: asyncio.Task[T] | None = None
         self._start = threading.Lock()  # held from the start on
         self._ended = threading.Event()
-        self._submit()
+        self._loop = PORTAL.call(self._begin, self._waiting, name)
 
     @property
     def is_started(self) -> bool:
@@ -75,10 +76,9 @@ class LoopFuture(Future[T]):
 
     def start_elsewhere(self) -> None:
         """Start the coroutine on the next loop, unless it has started: its loop is blocked."""
-        if not self.is_started:
+        if not self.is_started and not self._name:
             self._waiting |= {self._loop}
-            self._loop = _find_loop(self._waiting)
-            self._submit()
+            self._loop = PORTAL.call(self._begin, self._waiting)
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the result. Without a timeout, the coroutine starts elsewhere if its loop is blocked."""
@@ -95,7 +95,8 @@ class LoopFuture(Future[T]):
             self._coroutine.close()
             self._ended.set()
         elif was_cancelled and (task := self._task) is not None:
-            task.get_loop().call_soon_threadsafe(task.cancel)
+            with suppress(RuntimeError):  # a closed portal has cancelled it
+                task.get_loop().call_soon_threadsafe(task.cancel)
         return was_cancelled
 
     def wait_for_end(self, seconds: float) -> None:
@@ -103,11 +104,7 @@ class LoopFuture(Future[T]):
         if self._task is None or self._task.get_loop() not in waiting_loops():
             self._ended.wait(seconds)
 
-    def _submit(self) -> None:
-        loop = self._loop
-        loop.call_soon_threadsafe(self._begin, loop)
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin(self, loop: Loop) -> None:
         if self._start.acquire(blocking=False):
             self._context.run(_waiting.set, self._waiting)
             self._task = loop.create_task(self._coroutine, context=self._context)
@@ -127,17 +124,17 @@ class LoopFuture(Future[T]):
         self._ended.set()
 
 
-def in_event_loop(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> LoopFuture[T]:
-    """Run a coroutine from sync code, with the caller's context variables, on a shared event loop or on this one.
+def in_event_loop(coroutine: Coroutine[Any, Any, T], name: str = "") -> LoopFuture[T]:
+    """Run a coroutine from sync code, with the caller's context variables, on a shared event loop or the one of a name.
 
-    Raise RequestError if the caller keeps the loop from running.
+    Raise RequestError if the caller keeps the loop of that name from running.
     """
-    if loop is not None and loop in waiting_loops():
+    if name and PORTAL.is_waiting(name, waiting_loops()):
         coroutine.close()
         raise RequestError(
             "this call needs an event loop that waits for it", "Call it on another thread, or after you have returned."
         )
-    return LoopFuture(coroutine, loop)
+    return LoopFuture(coroutine, name)
 
 
 def run_in_event_loop(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -157,41 +154,78 @@ def cancel_and_wait(futures: Collection[Future[Any]]) -> None:
         future.wait_for_end(deadline - time.monotonic())
 
 
-def start_loop(name: str) -> asyncio.AbstractEventLoop:
-    """Start an event loop on a daemon thread. It runs until the process ends."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=_run_forever, args=(loop,), name=name, daemon=True).start()
-    return loop
+class _LoopThread(threading.Thread):
+    """An event loop on a daemon thread."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=f"prompty {name}", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._is_closed = False
+        self.start()
+
+    def run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:  # which cancels what still runs
+            runner.get_loop()
+            while True:
+                with suppress(BaseException):  # as SystemExit: it is raised where the coroutine's result is awaited
+                    self.loop.run_forever()
+                if self._is_closed:
+                    break
+
+    def close(self) -> None:
+        """End the loop after what was submitted to it has begun."""
+        self._is_closed = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
 
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop again when a coroutine has stopped it, as SystemExit does: others wait for their results."""
-    while not loop.is_closed():
-        with suppress(BaseException):  # raised where the coroutine's result is awaited
-            loop.run_forever()
+class Portal:
+    """Event loops by name, each on a thread. They start when sync code needs them, and `close` ends them."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, _LoopThread] = {}
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            before, after = self._lock.acquire, self._lock.release
+            os.register_at_fork(before=before, after_in_parent=after, after_in_child=self._forget_all)
+
+    def call(self, begin: Callable[[Loop], object], waiting: frozenset[Loop], name: str = "") -> Loop:
+        """Call `begin` on the loop of this name, or on the first shared loop that does not wait for the caller."""
+        with self._lock:  # so that no loop is closed between
+            loop = self._open(name) if name else self._find_shared(waiting)
+            loop.call_soon_threadsafe(begin, loop)
+            return loop
+
+    def is_waiting(self, name: str, waiting: frozenset[Loop]) -> bool:
+        """Return True if the loop of this name stands still until the caller returns."""
+        return (thread := self._threads.get(name)) is not None and thread.loop in waiting
+
+    def close(self) -> None:
+        """Cancel what runs on the loops and end their threads. Later calls start new ones."""
+        with self._lock:
+            threads, self._threads = [*self._threads.values()], {}
+            for thread in threads:
+                thread.close()
+        waiting = waiting_loops()  # they cannot end before this returns
+        deadline = time.monotonic() + END_SECONDS
+        for thread in threads:
+            if thread.loop not in waiting:
+                thread.join(max(0, deadline - time.monotonic()))
+
+    def _find_shared(self, waiting: frozenset[Loop]) -> Loop:
+        return next(loop for number in count(1) if (loop := self._open(f"event loop {number}")) not in waiting)
+
+    def _open(self, name: str) -> Loop:
+        if name not in self._threads:
+            self._threads[name] = _LoopThread(name)
+        return self._threads[name].loop
+
+    def _forget_all(self) -> None:
+        """Forget the loops in the child of a fork, which has none of their threads."""
+        self._threads = {}
+        self._lock.release()
 
 
-_loops: list[asyncio.AbstractEventLoop] = []
-_starting = threading.Lock()
-
-
-def _find_loop(waiting: frozenset[asyncio.AbstractEventLoop]) -> asyncio.AbstractEventLoop:
-    """Return the first shared loop that does not wait for the caller."""
-    with _starting:
-        found = next((loop for loop in _loops if loop not in waiting), None)
-        if found is None:
-            _loops.append(found := start_loop("prompty event loop"))
-        return found
-
-
-def _forget_loops() -> None:
-    """Forget the loops after a fork: the child has none of their threads."""
-    _loops.clear()
-    _starting.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_forget_loops)
+PORTAL: Portal = Portal()
 
 
 def _import_if_present(name: str) -> Any:

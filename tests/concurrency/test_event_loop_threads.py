@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,9 +14,16 @@ import pytest
 
 import prompty
 from prompty import tool
-from prompty.concurrency import LoopFuture, cancel_and_wait, in_event_loop, run_in_event_loop, waiting_loops
+from prompty.concurrency import (
+    LoopFuture,
+    Portal,
+    cancel_and_wait,
+    in_event_loop,
+    run_in_event_loop,
+    waiting_loops,
+)
 from prompty.errors import RequestError
-from prompty.tools.mcp.sessions import run_on_loop, sessions_loop
+from prompty.tools.mcp.sessions import SESSIONS, run_on_loop
 from tests.concurrency.nesting import CHAT, ToolCaller, look, peek
 from tests.watchdog import within
 
@@ -104,7 +112,7 @@ def test_what_would_wait_for_itself_is_an_error_that_says_so() -> None:
         run_in_event_loop(use())
 
     with pytest.raises(RequestError, match="needs an event loop that waits for it"):
-        within(lambda: in_event_loop(handle(), sessions_loop()).result())
+        within(lambda: in_event_loop(handle(), SESSIONS).result())
 
 
 def test_nobody_waits_outside_of_event_loops() -> None:
@@ -122,3 +130,49 @@ def test_a_forked_process_starts_a_loop_of_its_own() -> None:
         threading.Timer(20, os._exit, [1]).start()
         os._exit(0 if run_in_event_loop(asyncio.sleep(0, "child")) == "child" else 2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.fixture
+def portal(monkeypatch: pytest.MonkeyPatch) -> Portal:
+    portal = Portal()
+    monkeypatch.setattr("prompty.concurrency.PORTAL", portal)
+    return portal
+
+
+def count_loop_threads() -> int:
+    return sum(thread.name.startswith("prompty ") for thread in threading.enumerate())
+
+
+def test_a_closed_portal_has_no_threads_and_cancels_what_runs(portal: Portal) -> None:
+    ended, before = threading.Event(), count_loop_threads()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    futures = [in_event_loop(work()), in_event_loop(work(), SESSIONS)]
+    assert count_loop_threads() == before + 2
+    within(portal.close)
+    assert count_loop_threads() == before
+    assert ended.is_set()
+    for future in futures:  # one that had not begun when the portal closed ends too
+        with pytest.raises(CancelledError):
+            within(future.result)
+    assert within(lambda: run_in_event_loop(asyncio.sleep(0, "again"))) == "again"
+    within(portal.close)
+
+
+def test_a_portal_can_be_closed_from_its_own_loop(portal: Portal) -> None:
+    before = count_loop_threads()
+
+    async def work() -> None:
+        portal.close()
+        await asyncio.sleep(60)
+
+    with pytest.raises(CancelledError):
+        within(lambda: run_in_event_loop(work()))
+    within(portal.close)
+    while count_loop_threads() > before:
+        time.sleep(0.001)

@@ -36,10 +36,10 @@ from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_
 from prompty.tools.mcp.sessions import (
     CLOSE_SECONDS,
     CONNECT_SECONDS,
+    SESSIONS,
     ServerAddress,
     ServerConnection,
     run_on_loop,
-    sessions_loop,
 )
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.client import Permissions, parse_url
@@ -181,7 +181,7 @@ class Servers:
 
     def _close_at_exit(self) -> None:
         with suppress(Exception):  # at exit, there is nowhere to report it
-            in_event_loop(self.close(), sessions_loop()).result(timeout=EXIT_SECONDS)
+            in_event_loop(self.close(), SESSIONS).result(timeout=EXIT_SECONDS)
 
     def _unknown(self, name: str, place: str) -> ToolError:
         known = ", ".join(sorted(self._registered)) or "none"
@@ -282,7 +282,7 @@ def approve_mcp_changes(name: str, *, registry: Registry = DEFAULT) -> list[str]
 def close_mcp_servers(*, registry: Registry = DEFAULT) -> None:
     """Close all sessions and their processes. Servers stay registered, and open again on next use."""
     if (servers := _servers(registry)).any_used:
-        in_event_loop(servers.close(), sessions_loop()).result()
+        in_event_loop(servers.close(), SESSIONS).result()
 
 
 async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:

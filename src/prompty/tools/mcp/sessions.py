@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from prompty.concurrency import in_event_loop, in_thread, start_loop
+from prompty.concurrency import in_event_loop, in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
 from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
@@ -48,6 +48,7 @@ Pairs = tuple[tuple[str, str], ...]
 LogCallback = Callable[["LoggingMessageNotificationParams"], Awaitable[None]]
 MessageCallback = Callable[[object], Awaitable[None]]
 T = TypeVar("T")
+SESSIONS = "MCP sessions"  # their event loop. No tool runs on it, so none can block it.
 CLOSE_SECONDS = 8.0  # the SDK takes at most 7 to end a process
 
 
@@ -391,14 +392,4 @@ class ServerConnection:
 
 async def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the sessions' event loop, from any other event loop."""
-    return await asyncio.wrap_future(in_event_loop(work, sessions_loop()))
-
-
-@cache
-def sessions_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of all sessions. No tool runs on it, so none can block it."""
-    return start_loop("prompty MCP sessions")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=sessions_loop.cache_clear)
+    return await asyncio.wrap_future(in_event_loop(work, SESSIONS))
