@@ -196,8 +196,8 @@ class PromptCache:
 class Registry:
     """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
-    `dotenv` are variables of a `.env` file, for the prompts that name them, and `env_allowed` the names of variables
-    whose values may go to any server that a prompt names. `prompts` are the files that `load` has read.
+    `dotenv` are variables of a `.env` file, for the prompts that name them. `prompts` are the files that `load` has
+    read.
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
@@ -205,7 +205,6 @@ class Registry:
             raise WrongArgument("trusted_endpoints", trusted_endpoints, "a list of URLs", "Write ['https://host'].")
         self.trusted_endpoints: tuple[str, ...] = tuple(trusted_endpoints)
         self.dotenv: Mapping[str, str] = {}
-        self.env_allowed: frozenset[str] = frozenset()
         self.connections: Connections = Connections()
         self.prompts: PromptCache = PromptCache()
         self._tables: dict[str, Implementations[Any]] = {}

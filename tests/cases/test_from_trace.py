@@ -17,7 +17,7 @@ from prompty.errors import PromptyError, RequestError
 from prompty.safety.yaml import read_yaml
 from prompty.testing import Script, call
 from prompty.tracing.files import FileSink
-from prompty.tracing.spans import set_sink
+from prompty.tracing.spans import SINKS
 from prompty.viewer.trace import find_traces, read_trace
 from tests.cases.test_checks import json_values
 
@@ -56,12 +56,12 @@ def prompt(tmp_path: Path) -> Path:
 def trace_turn(prompt: Path, *script: Any, **inputs: object) -> Path:
     """Run a turn with a script, and return its trace."""
     folder = prompt.parent / "traces"
-    set_sink("file", FileSink(folder))
+    SINKS.set("file", FileSink(folder))
     try:
         with Script(*script):
             turn(prompt, inputs, tools=[look])
     finally:
-        set_sink("file", None)
+        SINKS.set("file", None)
     return find_traces(folder)[0]
 
 
@@ -165,11 +165,11 @@ def test_a_failed_run_is_no_case(prompt: Path) -> None:
 
 def test_the_trace_of_something_else_is_no_case(prompt: Path) -> None:
     folder = prompt.parent / "traces"
-    set_sink("file", FileSink(folder))
+    SINKS.set("file", FileSink(folder))
     try:
         prepare(load(prompt), {"order": 7})
     finally:
-        set_sink("file", None)
+        SINKS.set("file", None)
     with pytest.raises(RequestError, match="is not the trace of a prompt"):
         add_case(read_trace(find_traces(folder)[0]), prompt)
 

@@ -14,7 +14,7 @@ from prompty import load
 from prompty.cases.project_file import NO_PROJECT, Project, find_project
 from prompty.cli.app import app
 from prompty.errors import LoadError, PromptyWarning
-from prompty.tracing.spans import get_sinks
+from prompty.tracing.spans import SINKS
 
 PROMPT = """---
 name: greet
@@ -157,15 +157,15 @@ def test_a_model_of_a_known_server_is_the_files_word(project: Path, monkeypatch:
 
 @pytest.mark.parametrize("folder", ["traces", "traces,otel", "traces,console,wire"])
 def test_traces_go_to_a_folder_inside(folder: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.tracing.spans._sinks", {})
-    monkeypatch.setattr("prompty.tracing.spans._active", ())
+    monkeypatch.setattr(SINKS, "_by_name", {})
+    monkeypatch.setattr(SINKS, "_active", ())
     configure(project, f'roots = ["."]\ntrace = "{folder}"\n')
     prompt = "---\nmodel: {id: m, provider: scripted, script: [Hello]}\n---\nuser:\nHi"
     (project / "one" / "greet.prompty").write_text(prompt)
     shown = run("run", "one/greet.prompty")
     assert (shown.exit_code, shown.output) == (0, "Hello\n")
     assert list((project / folder).iterdir())
-    assert [type(sink).__name__ for sink in get_sinks()] == ["FileSink"]
+    assert [type(sink).__name__ for sink in SINKS.list()] == ["FileSink"]
 
 
 def test_defaults_of_tests(project: Path) -> None:

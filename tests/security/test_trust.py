@@ -704,7 +704,9 @@ def test_the_command_allows_a_variable_by_name(
     assert allowed.exit_code == 0
     assert VALUE in seen(internet)
     forget(internet)
-    assert CliRunner().invoke(app, ["run", str(path)]).exit_code == 1  # it was for that command alone
+    with pytest.raises(RequestError, match="the value of TEAM"):
+        call(load(path))  # it was for the prompts of that command, not for the default registry
+    assert CliRunner().invoke(app, ["run", str(path)]).exit_code == 1
     assert not seen(internet)
 
 

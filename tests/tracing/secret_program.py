@@ -17,7 +17,7 @@ from typing import Any
 from prompty import PromptAgent, PromptyError, ToolContext, load, turn, turn_async
 from prompty.testing import Recorder
 from prompty.tracing import Span, Tracer
-from prompty.tracing.spans import get_sinks
+from prompty.tracing.spans import SINKS
 
 Scene = dict[str, Any]
 
@@ -111,7 +111,7 @@ def main() -> None:
     log = logging.FileHandler(folder / "prompty.log", encoding="utf-8")
     logging.getLogger("prompty").addHandler(log)
     logging.getLogger("prompty").setLevel(logging.DEBUG)
-    get_sinks()  # those that the environment names come first
+    SINKS.list()  # those that the environment names come first
     Tracer.add("own", writing(folder / "factory.txt"))
     Tracer.add("lines", Lines(folder / "traces", folder / "lines.txt"))
     shown = Shown()

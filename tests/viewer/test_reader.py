@@ -175,10 +175,8 @@ def test_a_price_that_nobody_knows_is_none_and_never_zero(tmp_path: Path) -> Non
 
 
 def test_without_a_price_list_nothing_is_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader._get_price.cache_clear()
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert read_trace(save(day_out(), tmp_path)).root.cost is None
-    reader._get_price.cache_clear()
 
 
 def test_azure_is_priced_under_the_name_that_telemetry_gives_it(tmp_path: Path) -> None:

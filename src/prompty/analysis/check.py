@@ -145,9 +145,7 @@ def _create_references(
     registry: Registry,
     buffers: Mapping[Path, str] | None = None,
 ) -> References:
-    return References(
-        base_dir, allowed_roots, env, buffers or {}, registry.dotenv, env_allowed=registry.env_allowed, defer=True
-    )
+    return References(base_dir, allowed_roots, env, buffers or {}, registry.dotenv, defer=True)
 
 
 def _name_variant(problem: Problem, variant: str, path: StrPath) -> Problem:

@@ -9,7 +9,6 @@ Where a check needs data and the answer is text, the text must be JSON, alone or
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from prompty.cases.calls import find_missing_call
@@ -75,9 +74,7 @@ def run_checks(
         for name in check.conditions:
             if name in _CHEAP:
                 message = _find_failure(name, check, seen)
-                results.append(
-                    CheckResult(level, name, False, _name_part(check, message)) if message else _get_passed(level, name)
-                )
+                results.append(CheckResult(level, name, not message, _name_part(check, message) if message else ""))
     for name, evaluate in _EXPENSIVE.items():
         for check, seen in looked:
             if name in check.conditions:
@@ -86,11 +83,6 @@ def run_checks(
                 verdict = evaluate(evaluators(), check, seen)
                 results.append(CheckResult(level, name, *verdict._replace(message=_name_part(check, verdict.message))))
     return results
-
-
-@cache
-def _get_passed(level: Level, name: str) -> CheckResult:
-    return CheckResult(level, name, True)
 
 
 def _find_first_failure(check: ValueCheck, observation: Observation) -> str:

@@ -173,14 +173,14 @@ class CaseEvaluators:
         folder: Path,
         functions: Functions,
         get_trust: Callable[[Path], JudgeReport],
-        roots: Sequence[Path] = (),
+        load: Callable[[Path, Path], PromptAgent],
     ) -> None:
-        self._agent, self._case, self._folder, self._roots = agent, case, folder, roots
+        self._agent, self._case, self._folder, self._load = agent, case, folder, load
         self._functions, self._get_trust = functions, get_trust
 
     def _load_reader(self, path: str) -> PromptAgent:
         """Load a prompt that reads answers."""
-        return load_prompt(self._folder / path, self._folder, roots=self._roots)
+        return self._load(self._folder / path, self._folder)
 
     def run_function(self, name: str, observation: Observation) -> CheckOutcome:
         """Call a function with the answer and the inputs. It returns True or None, or the reason for a failure."""
@@ -258,6 +258,7 @@ def load_prompt(
     model: str | None = None,
     *,
     roots: Sequence[Path] = (),
+    env_allowed: Sequence[str] = (),
     beside: Path | None = None,
 ) -> PromptAgent:
     """Load a prompt that a test file names. It must be below the test file's folder or the current folder.
@@ -267,7 +268,8 @@ def load_prompt(
     check_inside(path, folder)
     project = find_project(beside or path)
     # Not the environment's variant: recordings belong to one.
-    agent = load(path, variant=variant or "", allowed_roots=(*project.roots, *roots), missing_env="defer")
+    folders = (*project.roots, *roots)
+    agent = load(path, variant=variant or "", allowed_roots=folders, env_allowed=env_allowed, missing_env="defer")
     return override_in_project(agent, project, model)
 
 

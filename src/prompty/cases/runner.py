@@ -35,7 +35,8 @@ NEEDS_LIVE = "needs --live"
 class RunnerOptions:
     """Options of a runner. `tools` are functions that models may call, `checks` those of `python:` checks by name.
 
-    `keep_messages` adds the messages of each case to its result, for reports. Prompts may also read files in `roots`.
+    `keep_messages` adds the messages of each case to its result, for reports. Prompts may also read files in `roots`,
+    and send the values of the variables `env_allowed`.
     """
 
     mode: Mode = OFFLINE
@@ -46,6 +47,7 @@ class RunnerOptions:
     checks: Functions = field(default_factory=dict)
     keep_messages: bool = False
     roots: Sequence[Path] = ()
+    env_allowed: Sequence[str] = ()
 
 
 class Runner:
@@ -142,7 +144,8 @@ class Runner:
     def _get_context(self, trial: Trial, number: int, agent: PromptAgent) -> TrialContext:
         options = self.options
         folder = trial.suite.folder
-        make = partial(CaseEvaluators, agent, trial.case, folder, options.checks, self.get_trust, options.roots)
+        load = partial(load_prompt, roots=options.roots, env_allowed=options.env_allowed)
+        make = partial(CaseEvaluators, agent, trial.case, folder, options.checks, self.get_trust, load)
         kept = options.keep_messages
         return TrialContext(agent, options.mode, make, trial, number, options.tools, kept, self._spending, self._ledger)
 
@@ -160,8 +163,9 @@ class Runner:
             if key not in self._agents:
                 try:
                     path, variant, model = key
+                    roots, allowed = self.options.roots, self.options.env_allowed
                     self._agents[key] = load_prompt(
-                        path, folder, variant, model, roots=self.options.roots, beside=beside
+                        path, folder, variant, model, roots=roots, env_allowed=allowed, beside=beside
                     )
                 except PromptyError as error:
                     self._agents[key] = error

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -106,7 +105,7 @@ def run_case(context: TrialContext) -> CaseRun:
         error = mask_secrets(failure.for_command_line())
     checks = tuple(steps.results)
     if error is None and not steps.observed:
-        return _get_plain_run(context.number, steps.level, checks)
+        return CaseRun(number=context.number, level=steps.level, checks=checks)
     return CaseRun(number=context.number, level=steps.level, checks=checks, error=error, **steps.observed)
 
 
@@ -122,12 +121,6 @@ def _run_traced(steps: "_Steps") -> None:
         if (file := find_trace_file(span)) is not None:
             steps.observed["trace"] = str(file)
         steps.run()
-
-
-@lru_cache
-def _get_plain_run(number: int, level: Level, checks: tuple[CheckResult, ...]) -> CaseRun:
-    """Return the run of a case that asked no model. Thousands of cases share it, which saves memory and time."""
-    return CaseRun(number=number, level=level, checks=checks)
 
 
 def has_work(case: Case, mode: Mode) -> bool:

@@ -109,7 +109,7 @@ def run_batch(
     )
     try:
         start_tracing(trace, find_project(file))
-        agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots)
+        agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots, allow_env=allow_env)
         table = output if output is not None and output.suffix.lower() == ".csv" else None
         if table is not None:
             output = _find_records_of(table)

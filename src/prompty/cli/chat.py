@@ -80,7 +80,9 @@ def chat(
     if file is None:
         agent = _build_agent(model, read_options(options), provider, api)
     else:
-        agent = load_prompt_file(file, variant, model, read_options(options), provider=provider, api=api, roots=roots)
+        agent = load_prompt_file(
+            file, variant, model, read_options(options), provider=provider, api=api, roots=roots, allow_env=allow_env
+        )
     values = read_inputs(agent, inputs, inputs_file)
     load_mcp(mcp)
     functions = select_functions(agent, tools, all_tools=all_tools)

@@ -145,12 +145,13 @@ def load_prompt_file(
     provider: str | None,
     api: str | None = None,
     roots: Sequence[Path] | None = None,
+    allow_env: Sequence[str] | None = None,
 ) -> PromptAgent:
     """Load a prompt, with the variables of its `.env` and the roots of its project, and override its model."""
     load_env(prompt=file)
     project = find_project(file)
     folders = (*(roots or ()), *project.roots)
-    agent = load(file, variant=variant, allowed_roots=folders, missing_env="defer")
+    agent = load(file, variant=variant, allowed_roots=folders, env_allowed=allow_env or (), missing_env="defer")
     return override_in_project(agent, project, model, options, provider=provider, api_type=api)
 
 

@@ -63,7 +63,7 @@ def models(
     if file is None and provider is None:
         _print_servers(as_json=as_json)
         return
-    found = list_models(_load_agent(file, variant, provider, roots))
+    found = list_models(_load_agent(file, variant, provider, roots, allow_env))
     if as_json:
         print_json([model._asdict() for model in found])
         return
@@ -78,11 +78,17 @@ def models(
         out.print(Text.assemble(visible(model.id), (f"  {visible(about)}" if about else "", "dim")))
 
 
-def _load_agent(file: Path | None, variant: str | None, provider: str | None, roots: list[Path] | None) -> PromptAgent:
+def _load_agent(
+    file: Path | None,
+    variant: str | None,
+    provider: str | None,
+    roots: list[Path] | None,
+    allow_env: list[str] | None,
+) -> PromptAgent:
     """Return the agent of a file, or one for a provider that is named instead of a file."""
     named = provider if file is None else str(file)
     if file is not None and not (_is_server(str(file)) and not file.exists()):
-        return load_prompt_file(file, variant, provider=provider, roots=roots)
+        return load_prompt_file(file, variant, provider=provider, roots=roots, allow_env=allow_env)
     return build_bare_agent(provider=named)
 
 

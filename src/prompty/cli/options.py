@@ -8,10 +8,9 @@ from typer import Argument, Option
 
 from prompty.cases.project_file import NO_PROJECT, Project
 from prompty.errors import RequestError
-from prompty.registry import DEFAULT
 from prompty.safety.json import read_json
 from prompty.tracing.sinks import VARIABLE, trace_to
-from prompty.tracing.spans import set_sink
+from prompty.tracing.spans import SINKS
 
 PromptFile = Annotated[Path, Argument(help="The .prompty file.")]
 FileOrStdin = Annotated[Path, Argument(help="The .prompty file, or - to read it from standard input.")]
@@ -31,17 +30,11 @@ Roots = Annotated[
 ]
 
 
-def _allow_variables(names: list[str] | None) -> None:
-    """Let any endpoint get the values of these variables, in all prompts of this command."""
-    DEFAULT.env_allowed = frozenset(names or ())
-
-
 AllowEnv = Annotated[
     list[str] | None,
     Option(
         "--allow-env",
         metavar="NAME",
-        callback=_allow_variables,
         help="Let prompts send the value of this variable to any endpoint, except as a credential.",
     ),
 ]
@@ -108,7 +101,7 @@ def start_tracing(sinks: list[str] | None, project: Project = NO_PROJECT) -> Non
     elif project.trace is not None and not os.environ.get(VARIABLE):
         from prompty.tracing.files import FileSink  # few commands write traces
 
-        set_sink("file", FileSink(project.trace))  # not by a word, in which a comma would name another sink
+        SINKS.set("file", FileSink(project.trace))  # not by a word, in which a comma would name another sink
 
 
 def read_options(pairs: list[str] | None) -> dict[str, object]:

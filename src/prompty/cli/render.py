@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.text import Text
 from typer import Option, echo
@@ -34,7 +34,13 @@ _STDIN = Path("-")
 class Prompt:
     """A prompt on the command line. One from standard input resolves paths in the working directory."""
 
-    def __init__(self, file: Path, variant: str | None = None, roots: Sequence[Path] | None = None) -> None:
+    def __init__(
+        self,
+        file: Path,
+        variant: str | None = None,
+        roots: Sequence[Path] | None = None,
+        allow_env: Sequence[str] | None = None,
+    ) -> None:
         self.file: Path = file
         self.variant: str | None = variant
         if file == _STDIN and variant:
@@ -44,12 +50,17 @@ class Prompt:
         load_env(prompt=beside)
         self.project: Project = find_project(beside)
         self._roots = (*(roots or ()), *self.project.roots)
+        self._options: dict[str, Any] = {
+            "allowed_roots": self._roots,
+            "env_allowed": allow_env or (),
+            "missing_env": "defer",
+        }
 
     def load(self) -> PromptAgent:
         """Return the agent. Raise LoadError if the prompt has mistakes."""
         if self._text is not None:
-            return loads(self._text, base_dir=os.curdir, allowed_roots=self._roots, missing_env="defer")
-        return load(self.file, variant=self.variant, allowed_roots=self._roots, missing_env="defer")
+            return loads(self._text, base_dir=os.curdir, **self._options)
+        return load(self.file, variant=self.variant, **self._options)
 
     def check(self) -> list[Problem]:
         """Return the problems of the prompt, or of the chosen variant."""

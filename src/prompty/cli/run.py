@@ -73,7 +73,7 @@ def run_prompt(
 
     Without --tools, --mcp or --turn, the model is called once, and its tool calls are printed.
     """
-    prompt = Prompt(file, variant, roots)
+    prompt = Prompt(file, variant, roots, allow_env)
     _report_problems(prompt.check(), prompt.project, overridden=bool(model or provider or api))
     agent = override_in_project(
         prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api

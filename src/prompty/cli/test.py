@@ -137,6 +137,7 @@ def run_tests(
         checks=load_checks(checks or ()),
         keep_messages=html is not None,
         roots=roots or (),
+        env_allowed=allow_env or (),
     )
     runner = Runner(options)
     results = _run(runner, trials)

@@ -129,7 +129,6 @@ def describe_version(agent: PromptAgent) -> str:
     return f"{attributes[names.PROMPT_NAME] or 'prompt'}@{attributes[names.PROMPT_VERSION][:8]}"
 
 
-@lru_cache(maxsize=256)
 def _hash_text(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 

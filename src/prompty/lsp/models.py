@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -13,7 +12,6 @@ _SHOWN = ("status", "ends", "replacement", "max_output", "thinks", "effort_defau
 _GROUP = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)(\??)")
 
 
-@cache
 def list_model_ids() -> dict[str, dict[str, str]]:
     """Return the ids that are not ended, by host, with a note: when each ends."""
     models: dict[str, dict[str, str]] = {}

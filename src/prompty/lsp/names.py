@@ -9,7 +9,7 @@ from typing import Any
 from prompty.cases.file_names import SUFFIXES, strip_suffix
 from prompty.lsp.diagnostics import Workspace, is_test_file
 from prompty.lsp.documents import Text, to_path
-from prompty.lsp.outline import FileOutline, NameKind, Occurrence, read_outline
+from prompty.lsp.outline import FileOutline, NameKind, Occurrence
 from prompty.lsp.wire import REFUSED, RequestFailed
 from prompty.model.marker import read_marker
 from prompty.pipeline.source_map import split_lines
@@ -30,14 +30,17 @@ class Names:
     def __init__(self, uri: str, workspace: Workspace) -> None:
         self.uri: str = uri
         self._workspace = workspace
+        self._outlines: dict[str, FileOutline] = {}
         self.own: FileOutline = self.read(uri)
         path = to_path(uri)
         self.prompt: Path | None = self._find_prompt(path, self.own) if is_test_file(uri) and path else path
 
     def read(self, uri: str) -> FileOutline:
         """Return the outline of a document, open or not."""
-        text = self._workspace.get_text(uri)
-        return read_outline(text.text if text else "", is_test_file(uri))
+        if uri not in self._outlines:
+            text = self._workspace.get_text(uri)
+            self._outlines[uri] = FileOutline(text.text if text else "", is_test=is_test_file(uri))
+        return self._outlines[uri]
 
     def _find_prompt(self, path: Path, outline: FileOutline) -> Path:
         named = outline.data.get("prompt")

@@ -5,7 +5,7 @@ A document is read as far as it is valid. Offsets are those of its text as the c
 
 import re
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import yaml
@@ -172,12 +172,6 @@ class FileOutline:
                     lists = [calls[one] for one in ("equals", "contains", "not_contains") if one in calls] or [value]
                     names += [self._name("tool", call) for one in lists for call in _list_calls(one)]
             yield from filter(None, names)
-
-
-@lru_cache(maxsize=32)
-def read_outline(text: str, is_test: bool) -> FileOutline:
-    """Return the outline of a text, which requests about the same text share."""
-    return FileOutline(text, is_test=is_test)
 
 
 def _list_pairs(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:

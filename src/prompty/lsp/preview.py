@@ -75,7 +75,7 @@ def build_preview(
 
 def _load(path: Path, workspace: Workspace, roots: tuple[Path, ...]) -> PromptAgent:
     """Load a file without the environment."""
-    references = References(path.parent, roots, {}, workspace.buffers, env_allowed=DEFAULT.env_allowed, defer=True)
+    references = References(path.parent, roots, {}, workspace.buffers, defer=True)
     return load_unsaved(path, references)
 
 

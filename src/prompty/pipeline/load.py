@@ -125,7 +125,6 @@ def _load(
 
         name = os.fspath(path := locate_prompt(name))
     default = read_default_variant(env, registry) if variant is None else ""
-    env_allowed |= registry.env_allowed
     key = (
         name,
         variant or default,
@@ -224,14 +223,13 @@ def loads(
     with begin("load"):
         base = Path(base_dir).absolute() if base_dir is not None else None
         trusted = read_trusted(tuple(trusted_endpoints))
-        names = registry.env_allowed.union(env_allowed)
         references = References(
             base,
             allowed_roots,
             env,
             dotenv=registry.dotenv,
             trusted=trusted,
-            env_allowed=names,
+            env_allowed=frozenset(env_allowed),
             defer=_read_missing_env(missing_env, "loads"),
         )
         return _load_text(text, references, registry)

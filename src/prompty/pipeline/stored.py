@@ -171,7 +171,7 @@ def restore_agent(
         kept["allowed_roots"],  # type: ignore[arg-type]  # as `reduce_agent` wrote it
         dotenv=registry.dotenv,
         trusted=trusted,
-        env_allowed=env_allowed | registry.env_allowed,
+        env_allowed=env_allowed,
     )
     for keys, text in fields:
         put_value(data, keys, references.resolve_field(text, keys))

@@ -9,7 +9,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from importlib import import_module
 from json import dumps
 from pathlib import Path
@@ -30,7 +29,6 @@ _found: dict[tuple[str, str], str] = {}
 _missed: dict[tuple[str, str], float] = {}
 
 
-@cache
 def get_key_names() -> dict[str, str]:
     """Return the names under which keys are stored, with their variables: of providers and of endpoint profiles.
 

@@ -290,7 +290,6 @@ def find_key_variables(url: str) -> frozenset[str]:
     return frozenset(profile.key for profile in PROFILES if profile.key and _is_at(origin, profile.hosts))
 
 
-@lru_cache(maxsize=256)
 def find_own_prefixes(url: str) -> tuple[str, ...]:
     """Return how the names of variables begin that hold keys of the servers at a URL: `GROQ_` for Groq."""
     keys = find_key_variables(url)
@@ -304,12 +303,14 @@ def _is_at(origin: Origin, hosts: tuple[str, ...]) -> bool:
         if port:
             if origin.is_loopback and origin.port == int(port):
                 return True
-        elif _compile(name).fullmatch(origin.host):
+        elif _PATTERNS[name].fullmatch(origin.host):
             return True
     return False
 
 
-@lru_cache(maxsize=256)
 def _compile(host: str) -> re.Pattern[str]:
     pattern = re.escape(host).replace(re.escape("{region}"), _REGION)
     return re.compile(pattern.replace(r"\*", r"[^.]+(?:\.[^.]+)*"))
+
+
+_PATTERNS = {host: _compile(host) for profile in PROFILES for host in profile.hosts if ":" not in host}

@@ -35,6 +35,8 @@ _MACRO_VARIABLES = {"caller", "varargs", "kwargs"}
 
 # Errors of Python's compiler: nested too deep, too many lines, a number with too many digits.
 _COMPILE_ERRORS = (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError)
+_LENIENT = LimitedEnvironment(undefined=Undefined)
+_STRICT = LimitedEnvironment(undefined=StrictUndefined)
 
 
 def check_structure(template: nodes.Template) -> None:
@@ -271,7 +273,7 @@ class Jinja2Renderer:
         """Return the names that a template reads from its inputs, with the line of the first use."""
         parsed = parse_jinja2(template)
         try:
-            names = find_undeclared(parsed) - _environment(False).globals.keys() - _MACRO_VARIABLES
+            names = find_undeclared(parsed) - _LENIENT.globals.keys() - _MACRO_VARIABLES
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
         lines: dict[str, int] = {}
@@ -283,17 +285,17 @@ class Jinja2Renderer:
     def includes(self, template: str) -> list[Include]:
         """Return the tags that name partials."""
         try:
-            return list(find_includes(_environment(False), template))
+            return list(find_includes(_LENIENT, template))
         except _COMPILE_ERRORS as error:
             raise _render_error(error) from None
 
     def filters(self) -> list[str]:
         """Return the names of the filters, for an editor."""
-        return sorted(name for name in _environment(False).filters if not name.startswith("_"))
+        return sorted(name for name in _LENIENT.filters if not name.startswith("_"))
 
     def names(self, template: str) -> list[NameUse]:
         """Return the names of variables, for an editor. A template with a mistake is read up to it."""
-        return list(find_names(_environment(False), template))
+        return list(find_names(_LENIENT, template))
 
 
 jinja2_renderer: Jinja2Renderer = Jinja2Renderer()
@@ -307,15 +309,10 @@ def _join(pieces: list[str], inputs: Mapping[str, object]) -> str:
     return "".join(pieces)
 
 
-@lru_cache(maxsize=2)
-def _environment(strict: bool) -> LimitedEnvironment:
-    return LimitedEnvironment(undefined=StrictUndefined if strict else Undefined)
-
-
 @lru_cache(maxsize=256)
 def compile_template(template: str, strict: bool) -> Template:
     """Return the compiled template. Raise `RenderError` if it is invalid or too large to compile."""
-    environment = _environment(strict)
+    environment = _STRICT if strict else _LENIENT
     try:
         return _compile(environment, _parse(environment, template))
     except _COMPILE_ERRORS as error:
@@ -332,7 +329,7 @@ def _compile(environment: LimitedEnvironment, parsed: nodes.Template) -> Templat
 def parse_jinja2(template: str) -> nodes.Template:
     """Return the tree of a template, for those who analyze it. Raise `RenderError` if it is invalid."""
     try:
-        return _parse(_environment(False), template)
+        return _parse(_LENIENT, template)
     except _COMPILE_ERRORS as error:
         raise _render_error(error) from None
 
@@ -394,7 +391,7 @@ def _find_fix(message: str) -> str:
     unknown = _UNKNOWN_FILTER.match(message)
     if unknown is None:
         return "Correct this line of the template."
-    question = did_you_mean(nearest(unknown[1], _environment(False).filters))
+    question = did_you_mean(nearest(unknown[1], _LENIENT.filters))
     return question.rstrip() or "Use one of Jinja2's filters, or remove it."
 
 

@@ -57,9 +57,9 @@ TOKENS = Limit(10_000, "more than {:,} names, values and operators")
 LOOPS = Limit(10, "more than {} nested loops")
 _MAX_DEPTH = 500
 
-_EMPTY: dict[str, str] = {}
-CONTAINERS = (list, tuple, dict, set, frozenset, type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
-_SEARCHED_ITEM_BY_ITEM = (list, tuple, range, type(_EMPTY.values()))
+_KEYS, _VALUES, _ITEMS = (type(view) for view in (vars().keys(), vars().values(), vars().items()))
+CONTAINERS = (list, tuple, dict, set, frozenset, _KEYS, _VALUES, _ITEMS)
+_SEARCHED_ITEM_BY_ITEM = (list, tuple, range, _VALUES)
 
 
 def measure(*values: Any) -> int:

@@ -79,7 +79,6 @@ def parse_origin(url: str) -> Origin | None:
     return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
 
 
-@lru_cache(maxsize=256)
 def parse_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:
     """Parse the origins in a list of endpoints, or in a text separated by commas or spaces. An entry without a scheme
     means https. Raise ValueError for an invalid entry."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -23,14 +22,6 @@ from prompty.tracing.spans import Span
 from prompty.version import __version__
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w-]+")
-# The last name used in each folder, so that a process with many traces per second does not try it again.
-_last_stems: dict[str, str] = {}
-
-
-@lru_cache(maxsize=256)
-def _encode_name(name: str) -> bytes:
-    """Encode a name or title. Cached, because the same ones recur."""
-    return encode(name)
 
 
 def _member(name: bytes, value: bytes) -> bytes:
@@ -95,20 +86,32 @@ class FileSink:
     def __init__(self, folder: str | Path = "traces", *, wire: bool = False) -> None:
         self.folder: str = os.path.abspath(folder)
         self.wire = wire
+        self._last_name = ""  # so that a process with many traces per second does not try it again
+
+    def _create_log(self, span: Span) -> tuple[str, int]:
+        """Create the file of a new trace. Return its path and its descriptor."""
+        name = _NOT_IN_FILE_NAMES.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
+        plain = f"{name}.{time.strftime('%Y%m%d.%H%M%S', time.localtime(span.start / 1e9))}"
+        for stem in (plain, f"{plain}-{span.trace.id[:8]}")[self._last_name == plain :]:
+            self._last_name = plain
+            path = f"{self.folder}/{stem}.jsonl"
+            with suppress(FileExistsError):
+                return path, _open_new(path)
+        raise FileExistsError(path)
 
     def started(self, span: Span, /) -> None:
         parent: _Frame | None = span.parent.handles.get(self) if span.parent else None
         if span.parent and parent is None:
             return
-        log = parent.log if parent else _TraceLog(*_create_log(self.folder, span))
+        log = parent.log if parent else _TraceLog(*self._create_log(span))
         span.handles[self] = _Frame(log, frozenset(span.written))
         parent_id = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
         start = [
-            _member(b'"name"', _encode_name(span.name)),
+            _member(b'"name"', encode(span.name)),
             _encode_id(span.id),
             *_encode_values(span.written),
             _member(b'"parent"', parent_id),
-            _member(b'"title"', _encode_name(span.title)),
+            _member(b'"title"', encode(span.title)),
             _encode_time(span),
         ]
         log.append(_object([_member(b'"start"', _object(start))]))
@@ -135,7 +138,7 @@ def find_trace_file(span: Span) -> Path | None:
 
 
 def _encode_values(written: dict[str, bytes]) -> list[bytes]:
-    return [_member(_encode_name(name), value) for name, value in written.items()]
+    return [_member(encode(name), value) for name, value in written.items()]
 
 
 def _encode_id(span_id: str) -> bytes:
@@ -144,7 +147,7 @@ def _encode_id(span_id: str) -> bytes:
 
 def _encode_end(span: Span) -> list[bytes]:
     """Return the members that are known at a span's end, except for recorded values."""
-    members = [_member(b'"title"', _encode_name(span.title)), _encode_time(span)]
+    members = [_member(b'"title"', encode(span.title)), _encode_time(span)]
     if span.attributes:
         members.append(_member(b'"attributes"', encode(span.attributes)))
     if span.error:
@@ -163,24 +166,7 @@ def _encode_time(span: Span) -> bytes:
 
 def _format_time(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return f"{_format_second(seconds)}.{rest // 1000:06d}+00:00"
-
-
-@lru_cache(maxsize=16)
-def _format_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _create_log(folder: str, span: Span) -> tuple[str, int]:
-    """Create the file of a new trace. Return its path and its descriptor."""
-    name = _NOT_IN_FILE_NAMES.sub("-", str(span.attributes.get(AGENT_NAME) or span.name))[:80]
-    start = time.strftime("%Y%m%d.%H%M%S", time.localtime(span.start / 1e9))
-    plain = f"{folder}/{name}.{start}"
-    for stem in (plain, f"{plain}-{span.trace.id[:8]}")[_last_stems.get(folder) == plain :]:
-        _last_stems[folder] = plain
-        with suppress(FileExistsError):
-            return f"{stem}.jsonl", _open_new(f"{stem}.jsonl")
-    raise FileExistsError(f"{stem}.jsonl")
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000).isoformat(timespec="microseconds")
 
 
 def _open_new(path: str) -> int:

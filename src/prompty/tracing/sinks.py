@@ -7,7 +7,7 @@ from os import environ
 from prompty.errors import PromptyError, RequestError, WrongArgument
 from prompty.safety.visible import visible
 from prompty.tracing.names import AGENT_NAME, REQUEST_MODEL, TOOL_NAME
-from prompty.tracing.spans import Sink, Span, first_use, set_sink
+from prompty.tracing.spans import SINKS, Sink, Span
 
 VARIABLE = "PROMPTY_TRACE"
 logger: Logger = getLogger("prompty.tracing")
@@ -26,7 +26,7 @@ def trace_to(*sinks: str, capture: str = "") -> None:
     wire = capture == "wire" or "wire" in words
     for word in words:
         if word != "wire":
-            set_sink(word.partition(":")[0], _build_sink(word, wire))
+            SINKS.set(word.partition(":")[0], _build_sink(word, wire))
 
 
 def _build_sink(word: str, wire: bool) -> Sink:
@@ -53,7 +53,7 @@ def _read_environment() -> None:
         logger.warning("%s: %s", VARIABLE, error)
 
 
-first_use.append(_read_environment)
+SINKS.read_environment = _read_environment
 
 
 class ConsoleSink:

@@ -46,42 +46,42 @@ class EnteringSink(Sink, Protocol):
         ...
 
 
-_lock = Lock()
-_sinks: dict[str, Sink] = {}
-_active: Sequence[Sink] | None = None  # None until the environment has been read
-first_use: list[Callable[[], None]] = []  # called before the first span; `tracing.sinks` reads the environment
+class Sinks:
+    """The sinks of this process by name. `read_environment` adds those that the environment names, at first use."""
+
+    def __init__(self) -> None:
+        self.read_environment: Callable[[], None] | None = None
+        self._by_name: dict[str, Sink] = {}
+        self._active: Sequence[Sink] = ()  # for `begin`, without a lock
+        self._lock = Lock()
+
+    def list(self) -> Sequence[Sink]:
+        """Return the active sinks."""
+        if self.read_environment is not None:
+            read, self.read_environment = self.read_environment, None
+            read()
+        return self._active
+
+    def set(self, name: str, sink: Sink | None) -> Sink | None:
+        """Set the sink with this name, or remove it if `sink` is None. Return the one that had the name."""
+        self.list()
+        with self._lock:
+            removed = self._by_name.pop(name, None)
+            if sink is not None:
+                self._by_name[name] = sink
+            self._active = tuple(self._by_name.values())
+        return removed
+
+    def clear(self) -> Sequence[Sink]:
+        """Remove and return all sinks, including those from the environment."""
+        with self._lock:
+            removed = tuple(self._by_name.values())
+            self._by_name.clear()
+            self._active, self.read_environment = (), None
+        return removed
 
 
-def get_sinks() -> Sequence[Sink]:
-    """Return the active sinks. The first call reads the environment."""
-    global _active
-    if _active is None:
-        _active = ()
-        for call in first_use:
-            call()
-    return _active
-
-
-def set_sink(name: str, sink: Sink | None) -> Sink | None:
-    """Set the sink with this name, or remove it if `sink` is None. Return the one that had the name."""
-    global _active
-    get_sinks()
-    with _lock:
-        removed = _sinks.pop(name, None)
-        if sink is not None:
-            _sinks[name] = sink
-        _active = tuple(_sinks.values())
-    return removed
-
-
-def clear_sinks() -> Sequence[Sink]:
-    """Remove and return all sinks, including those from the environment."""
-    global _active
-    with _lock:
-        removed = tuple(_sinks.values())
-        _sinks.clear()
-        _active = ()
-    return removed
+SINKS = Sinks()
 
 
 class Trace:
@@ -312,7 +312,7 @@ def begin(
     above = parent or _current.get()
     if above is not None and above.live:
         trace = above.trace
-    elif active := get_sinks() if _active is None else _active:
+    elif active := SINKS.list():
         trace, above = Trace(active), None
     else:
         return NULL_SPAN
@@ -325,7 +325,7 @@ def begin(
 
 def is_tracing() -> bool:
     """Return True if a span that starts now would reach a sink."""
-    return bool(_active or _current.get() or (_active is None and get_sinks()))
+    return bool(SINKS.list() or _current.get())
 
 
 def iterate_inside(span: Span, items: Generator[T, Any, R]) -> Generator[T, Any, R]:

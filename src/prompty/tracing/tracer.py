@@ -13,14 +13,12 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from prompty.errors import WrongArgument
 from prompty.safety.redaction import masked_traceback
 from prompty.tracing.spans import (
+    SINKS,
     Sink,
     Span,
     aiterate_inside,
     begin,
-    clear_sinks,
-    get_sinks,
     iterate_inside,
-    set_sink,
 )
 
 MOST_WAITING = 10_000
@@ -39,17 +37,17 @@ class Tracer:
         whose value is a function for keys and values. It runs on its own thread, so a slow sink does not slow the run.
         A sink with `immediate = True` is called directly."""
         adapted: Any = sink if hasattr(sink, "started") else FactorySink(sink)
-        _close(set_sink(name, adapted if getattr(adapted, "immediate", False) else BackgroundSink(adapted)))
+        _close(SINKS.set(name, adapted if getattr(adapted, "immediate", False) else BackgroundSink(adapted)))
 
     @staticmethod
     def remove(name: str) -> None:
         """Remove a sink. Its thread ends when it has received everything so far."""
-        _close(set_sink(name, None))
+        _close(SINKS.set(name, None))
 
     @staticmethod
     def clear() -> None:
         """Remove all sinks."""
-        _close(*clear_sinks())
+        _close(*SINKS.clear())
 
     @staticmethod
     def start(name: str) -> Span:
@@ -59,7 +57,7 @@ class Tracer:
     @staticmethod
     def flush(seconds: float = 2.0) -> None:
         """Wait until the sinks have received everything so far, at most this long."""
-        for sink in get_sinks():
+        for sink in SINKS.list():
             if isinstance(sink, BackgroundSink):
                 sink.flush(seconds)
 

@@ -24,6 +24,7 @@ from prompty.safety.html import Row, write_table
 from prompty.safety.json import read_deep_json
 from prompty.tracing import names
 
+Price = Callable[[Reply], Decimal | None]
 FrameStatus = Literal["ok", "failed", "unfinished"]
 
 MODEL_CALL = "execute"
@@ -421,9 +422,10 @@ def _add_costs(frames: list[Frame]) -> None:
 
     Traces are priced when they are read, because price lists change.
     """
+    get_price = cache(_get_price)
     for frame in reversed(frames):
         if frame.name == MODEL_CALL:
-            if (cost := _get_cost(frame)) is not None:
+            if (cost := _get_cost(frame, get_price)) is not None:
                 frame.cost = cost
             frame.cost_is_partial = frame.cost is None and frame.error is None
         if frame.parent is not None:
@@ -433,7 +435,7 @@ def _add_costs(frames: list[Frame]) -> None:
                 parent.cost = frame.cost + (parent.cost or Decimal(0))
 
 
-def _get_cost(frame: Frame) -> Decimal | None:
+def _get_cost(frame: Frame, get_price: Callable[[str, str], Price]) -> Decimal | None:
     provider = str(frame.attributes.get(names.PROVIDER_NAME) or "")
     tokens: dict[str, Any] = {name: count for name, count in frame.usage.items() if name in names.USAGE}
     requests = {
@@ -445,12 +447,11 @@ def _get_cost(frame: Frame) -> Decimal | None:
     for attribute in (names.RESPONSE_MODEL, names.REQUEST_MODEL):
         model = str(frame.attributes.get(attribute) or "")
         if provider and model:
-            cost = _get_price(_PRICE_LIST_NAMES.get(provider, provider), model)(Reply(usage=usage))
+            cost = get_price(_PRICE_LIST_NAMES.get(provider, provider), model)(Reply(usage=usage))
             if cost is not None:
                 return cost
     return None
 
 
-@cache
-def _get_price(provider: str, model: str) -> Callable[[Reply], Decimal | None]:
+def _get_price(provider: str, model: str) -> Price:
     return get_pricer(PromptAgent(model=Model(id=model, provider=provider)), required=False)

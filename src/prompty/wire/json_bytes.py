@@ -18,7 +18,6 @@ PARAGRAPH = "\n\n"  # between texts with something else between them, such as a 
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 _SHOWN_BYTES = 200
 MAX_COUNT = 2**53  # tokens, which every reader of JSON represents exactly
-_NO_COUNTS: Mapping[str, object] = {}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -98,7 +97,7 @@ def as_count(value: object) -> int | None:
 
 def as_mapping(value: object) -> Mapping[str, object]:
     """Return the counts of a reply, or an empty mapping if they are not an object."""
-    return value if isinstance(value, dict) else _NO_COUNTS
+    return value if isinstance(value, dict) else {}
 
 
 def malformed(error: Exception) -> ModelError:
