@@ -9,6 +9,7 @@ from prompty.errors import RequestError
 from prompty.model.agent import ModelOptions
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.providers import PROVIDERS, Api, Provider
+from prompty.providers.fitting import fit_request
 from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, PROFILES, Profile
 from prompty.registry import DEFAULT
 from prompty.tools import Function
@@ -65,7 +66,7 @@ def examples(key: str, api_type: str, api: Api) -> list[str]:
 
 def shown(api: Api, agent: PromptAgent, messages: list[Message], *functions: Function) -> str:
     try:
-        body = api.request(agent, messages, functions)
+        body = api.request(fit_request(agent, api), messages, functions)
     except RequestError as error:
         return f"refused: {error.cause}"
     wanted = ("tools",) if functions else ("instructions", "system", "input", "messages")

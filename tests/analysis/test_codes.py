@@ -12,6 +12,7 @@ SOURCES = [
 ]
 _CODE = re.compile(r'"([a-z]+(?:-[a-z0-9]+)+)"')
 NO_CODES = {
+    "anthropic-beta",
     "site-packages",
     "dist-packages",
     "date-time",

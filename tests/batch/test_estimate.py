@@ -18,6 +18,7 @@ from prompty.cli.app import app
 from prompty.model.message import Reply
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
+from prompty.providers.fitting import fit_request
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.token_counts import find_count_endpoint
 from tests.drivers.clients import close_clients
@@ -152,7 +153,7 @@ def count_all(prompt: Path, counter: Callable[[object], int] = count) -> int:
     assert endpoint is not None
     total = 0
     for row in read_rows(prompt.with_name("rows.jsonl"), get_input_kinds(agent)):
-        body = build_request(agent, prepare(agent, row.inputs), endpoint.api).body
+        body = build_request(agent, prepare(agent, row.inputs), fit_request(agent, endpoint.api)).body
         total += counter({name: value for name, value in body.items() if name in endpoint.fields})
     return total
 

@@ -20,7 +20,7 @@ from prompty import (
     user,
 )
 from prompty.analysis.explain import explain
-from prompty.drivers.target import resolve_api
+from prompty.drivers.target import resolve_base
 from prompty.errors import InputError, ModelError
 from prompty.messages import repair
 from prompty.pipeline import executor_of, process, process_stream, run
@@ -218,7 +218,7 @@ def test_a_result_is_read_with_the_name_of_its_tool_and_whether_it_failed() -> N
 )
 def test_the_content_of_a_message_may_be_text(provider: str, api: str, expected: object) -> None:
     agent = agent_of(provider=provider, api=api)
-    body = build_request(agent, [Message("user", "hello")], resolve_api(agent)).body
+    body = build_request(agent, [Message("user", "hello")], resolve_base(agent)).body
     assert body.get("messages", body.get("input")) == expected
 
 

@@ -15,6 +15,7 @@ from prompty.model.message import Reply, parse_messages
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS, Api
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from prompty.wire.stream import cut_error
 from prompty.wire.structured import build_function
@@ -96,7 +97,8 @@ def test_wire(vector: Vector, record_property: Callable[[str, object], None]) ->
     given = vector["input"]
     agent = agent_of(given)
     functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
-    body = api_of(given).request(agent, parse_messages(given["messages"]), functions)
+    api = api_of(given)
+    body = api.request(fit_request(agent, api), parse_messages(given["messages"]), functions)
     if vector["name"] in WAIVED:
         reason, like_the_vector = WAIVED[vector["name"]]
         record_property("waived", f"{vector['name']} ({reason})")
@@ -163,7 +165,8 @@ CITY = {"city": {"kind": "string", "description": "The city name"}}
 def printed(api_type: str, messages: list[Message], **fields: Any) -> Body:
     options = {"temperature": 0.7, "maxOutputTokens": 1000}
     agent = PromptAgent.model_validate({"model": {"id": "gpt-4o", "apiType": api_type, "options": options}, **fields})
-    return api_of({"provider": "openai", "apiType": api_type}).request(agent, messages, list_declared_functions(agent))
+    api = api_of({"provider": "openai", "apiType": api_type})
+    return api.request(fit_request(agent, api), messages, list_declared_functions(agent))
 
 
 @pytest.mark.spec("004 Wire Format Example", "the printed requests are what is sent")

@@ -24,6 +24,7 @@ from prompty.model.request import WireRequest
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from prompty.testing import Script, answer, call
 from tests.conversations.turns import assert_history_is_legal, scripted
@@ -82,7 +83,9 @@ def check_signatures(messages: list[Message], kept: list[Message]) -> None:
     """No signed block without its neighbours, and every API takes the rest."""
     assert_history_is_legal(kept)
     api = DEFAULT[PROVIDERS].get("anthropic").api("chat")
-    body: Any = build_request(scripted(), normalize_history([*kept, user("?")], api.call_ids), api).body
+    body: Any = build_request(
+        scripted(), normalize_history([*kept, user("?")], api.call_ids), fit_request(scripted(), api)
+    ).body
     assert_legal("messages", body)
     blocks = [one.opaque["anthropic_blocks"] for one in kept if "anthropic_blocks" in one.opaque]
     sent = [part for turn in body["messages"] if turn["role"] == "assistant" for part in turn["content"]]

@@ -7,6 +7,7 @@ from prompty import Message, PromptAgent
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from tests.legality import assert_legal
 
@@ -24,5 +25,5 @@ def assert_history_is_legal(messages: Sequence[Message]) -> None:
         api = DEFAULT[PROVIDERS].get(provider).api(api_type)
         agent = scripted()
         asked = [*messages, Message("user", [])] if messages and messages[-1].role != "user" else messages
-        body = build_request(agent, normalize_history(asked, api.call_ids), api).body
+        body = build_request(agent, normalize_history(asked, api.call_ids), fit_request(agent, api)).body
         assert_legal("messages" if provider == "anthropic" else api_type, body)

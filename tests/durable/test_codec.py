@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from prompty import Message, assistant, deny
-from prompty.drivers.target import resolve_api
+from prompty.drivers.target import resolve_base
 from prompty.durable.codec import (
     answer_from,
     answer_to_json,
@@ -136,7 +136,7 @@ def test_every_delta_is_read_as_it_was() -> None:
 def test_a_budget_keeps_every_digit_of_its_money() -> None:
     options: RunOptions = {"budget": Budget(tokens=1000, cost=Decimal("0.10000000000000000001")), "max_iterations": 3}
     record = new_record("run", AGENT, None, options, {})  # type: ignore[arg-type]  # the options of a turn are among them
-    plan, _ = stored_plan(record, {"gate": False, "guardrails": [], "summary": False}, resolve_api)
+    plan, _ = stored_plan(record, {"gate": False, "guardrails": [], "summary": False}, resolve_base)
     assert plan.settings.budget == options["budget"]
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from prompty import Message, PromptAgent
+from prompty.drivers.target import resolve_base
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers import Api
@@ -33,13 +34,14 @@ def agent_for(api_name: str, **parts: Any) -> PromptAgent:
 
 
 AGENTS = {name: agent_for(name) for name in APIS}
+BASES = {name: resolve_base(agent) for name, agent in AGENTS.items()}
 
 
 def sent(api_name: str, history: Sequence[Message], functions: Sequence[Function] = ()) -> dict[str, Any]:
     """The body that a history becomes, once it is repaired."""
-    api = APIS[api_name]
-    fixed = normalize_history(history, api.call_ids)
-    return dict(build_request(AGENTS[api_name], fixed, api, functions=functions).body)
+    agent, base = AGENTS[api_name], BASES[api_name]
+    fixed = normalize_history(history, base.api.call_ids)
+    return dict(build_request(agent, fixed, base, functions=functions).body)
 
 
 def assert_sendable(history: Sequence[Message]) -> None:

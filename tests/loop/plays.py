@@ -16,6 +16,7 @@ from prompty.loop.effects import OfferedTool
 from prompty.loop.options import Settings
 from prompty.loop.state import Choice, Hooks, Plan
 from prompty.model.message import Reply
+from prompty.providers.fitting import fit_request
 from prompty.testing.encoding import WIRES
 from prompty.tools import Function
 from tests.loop.bodies import AGENTS, APIS
@@ -215,7 +216,9 @@ def plans(draw: st.DrawFn, api_name: str) -> Plan:
     price = draw(st.sampled_from([None, Decimal("0.4")]))
     return Plan(
         run_id="run",
-        choices=[Choice(agent=AGENTS[api_name], api=APIS[api_name], price=lambda _: price)],
+        choices=[
+            Choice(agent=AGENTS[api_name], base=fit_request(AGENTS[api_name], APIS[api_name]), price=lambda _: price)
+        ],
         finish=draw(st.sampled_from([lambda reply: reply.text, lambda reply: reply.text, _no_result])),
         hooks=Hooks(gate=draw(st.booleans())),
         settings=Settings(

@@ -21,6 +21,7 @@ from prompty.pipeline import executor_of, run
 from prompty.pipeline.history import NO_RESULT, normalize_history
 from prompty.pipeline.request import build_request
 from prompty.providers.anthropic.messages import BLOCKS
+from prompty.providers.fitting import fit_request
 from prompty.testing import Script
 from prompty.testing.encoding import WIRES
 from tests.loop.bodies import APIS, NAME, assert_sendable, assert_taken, calls_in, results_in, sent
@@ -257,7 +258,7 @@ def test_ids_are_no_longer_than_openai_takes_them(wanted: str) -> None:
     assert calls_in("chat", sent("chat", history))[0]["id"] == wanted
     for api_name, most in {"chat": 40, "responses": 64}.items():
         api = APIS[api_name]
-        body = build_request(openai, normalize_history(history, api.call_ids), api).body
+        body = build_request(openai, normalize_history(history, api.call_ids), fit_request(openai, api)).body
         ids_sent = [call["id"] for call in calls_in(api_name, body)]
         assert [result["id"] for result in results_in(api_name, body)] == ids_sent
         assert len(set(ids_sent)) == 3

@@ -17,6 +17,7 @@ from prompty.events import Compacted, FellBack, ModelReply, ModelRequested
 from prompty.memory import InProcessMemory, SqliteMemory
 from prompty.model.request import WireRequest
 from prompty.providers.anthropic import messages as wire
+from prompty.providers.fitting import fit_request
 from prompty.testing import Fault, call
 from prompty.testing.script import ScriptItem
 from tests.servers.rules_over_http import TODAY
@@ -407,4 +408,4 @@ def check_requests(seen: Seen) -> None:
             sent = list_thoughts(body)
             assert all(thought in sent for thought in thoughts)
             plain = [replace(message, opaque={}) for message in event.request.messages]
-            assert omit_thoughts(body["messages"]) == wire.request(LAMP, plain, ())["messages"]
+            assert omit_thoughts(body["messages"]) == wire.request(fit_request(LAMP, wire.API), plain, ())["messages"]

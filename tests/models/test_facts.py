@@ -26,7 +26,6 @@ def _own_facts() -> Iterator[None]:
     yield
     facts._registered.clear()
     facts._find.cache_clear()
-    providers._chosen_apis.clear()
 
 
 def known(agent: PromptAgent, provider: str | None = None) -> dict[str, object]:

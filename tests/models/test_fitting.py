@@ -6,8 +6,8 @@ from hypothesis import given, strategies as st
 from prompty import PromptAgent, invoke, loads
 from prompty.errors import RequestError
 from prompty.model.agent import ModelOptions
-from prompty.providers import PROVIDERS, Api
-from prompty.providers.fitting import Fitted, find_refusals, fit_agent
+from prompty.providers import PROVIDERS, RequestBase
+from prompty.providers.fitting import find_refusals, fit_request
 from prompty.registry import DEFAULT
 from prompty.testing import Script
 from scripts.write_model_facts import load as load_facts
@@ -38,12 +38,16 @@ all_options = st.builds(
 )
 
 
-def fit(host: str, id: str, options: ModelOptions, api_type: str | None, *, tools: bool) -> tuple[Fitted, Api]:
+def agent_with(host: str, id: str, options: ModelOptions, api_type: str | None) -> PromptAgent:
     model = {"id": id, "provider": host, **({"apiType": api_type} if api_type else {})}
     agent = PromptAgent.model_validate({"model": model})
-    agent = agent.model_copy(update={"model": agent.model.model_copy(update={"options": options})})
+    return agent.model_copy(update={"model": agent.model.model_copy(update={"options": options})})
+
+
+def fit(host: str, id: str, options: ModelOptions, api_type: str | None, *, tools: bool) -> RequestBase:
+    agent = agent_with(host, id, options, api_type)
     api = DEFAULT[PROVIDERS].get(host).api_for(agent, offers_tools=tools)
-    return fit_agent(agent, api), api
+    return fit_request(agent, api)
 
 
 @given(st.sampled_from(MODELS), all_options, st.sampled_from([None, "chat", "responses"]), st.booleans())
@@ -55,8 +59,8 @@ def test_only_sampling_options_are_left_out_and_nothing_silently(
         api_type = None
         if options.reasoning_effort == "minimal":
             options = options.model_copy(update={"reasoning_effort": "low"})
-    fitted, api = fit(host, id, options, api_type, tools=tools)
-    after = fitted.agent.model.options
+    fitted = fit(host, id, options, api_type, tools=tools)
+    after = fitted.options
     for name in SAMPLING:
         before, now = getattr(options, name), getattr(after, name)
         alias = ModelOptions.model_fields[name].alias or name
@@ -70,15 +74,15 @@ def test_only_sampling_options_are_left_out_and_nothing_silently(
         name: value for name, value in written.items() if name != "include"
     }
     assert sent.keys() - written.keys() <= {"store", "include", "thinking"}
-    assert fit_agent(fitted.agent, api).agent == fitted.agent
-    list(find_refusals(fitted.agent, api, offers_tools=tools))
+    assert fit_request(agent_with(host, id, after, api_type), fitted.api).options == after
+    list(find_refusals(fitted, offers_tools=tools))
 
 
 @given(st.sampled_from(MODELS), all_options)
 def test_a_model_without_a_row_gets_what_the_file_says(model: tuple[str, str], options: ModelOptions) -> None:
     options = options.model_copy(update={"reasoning_effort": None})
-    fitted, _ = fit(model[0], "house-model", options, None, tools=True)
-    assert (fitted.agent.model.options, dict(fitted.omitted)) == (options, {})
+    fitted = fit(model[0], "house-model", options, None, tools=True)
+    assert (fitted.options, dict(fitted.omitted)) == (options, {})
 
 
 def sent(model: str, rest: str = "") -> dict[str, object]:

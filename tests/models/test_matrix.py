@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from prompty import providers
 from prompty.errors import PromptyWarning
 from prompty.providers import PROVIDERS, facts
-from prompty.providers.fitting import fit_agent
+from prompty.providers.fitting import fit_request
 from scripts.write_model_facts import load as load_facts
 from tests.models.matrix import Case, Matrix, iterate_cases, list_models, load_shipped
 
@@ -66,7 +65,6 @@ def _fresh_facts() -> Iterator[None]:
     def forget() -> None:
         facts._read_own_rows.cache_clear()
         facts._find.cache_clear()
-        providers._chosen_apis.clear()
 
     forget()
     yield
@@ -110,7 +108,7 @@ def has_omissions(case: Case) -> bool:
     """Return True if an option is not sent, because the facts say that the model refuses it."""
     provider = case.agent.registry[PROVIDERS].get(case.agent.model.provider)
     is_there = case.agent.model.api_type in provider.apis
-    return is_there and bool(fit_agent(case.agent, provider.api_for(case.agent)).omitted)
+    return is_there and bool(fit_request(case.agent, provider.api_for(case.agent)).omitted)
 
 
 @pytest.mark.usefixtures("_fresh_facts")
@@ -119,7 +117,6 @@ def test_an_option_is_left_out_only_if_the_server_would_refuse_it(monkeypatch: p
     assert len(cases) > 100
     monkeypatch.setattr(facts, "_list_tables", lambda _: ())
     facts._find.cache_clear()
-    providers._chosen_apis.clear()
     matrix = Matrix(undecided=True, today=TODAY)
     matrix.run(iter(cases))
     assert matrix.counts["first refused"] == matrix.counts["requests"] == len(cases)

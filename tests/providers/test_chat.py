@@ -18,7 +18,8 @@ from prompty.model.message import Reply
 from prompty.model.tool import FunctionTool
 from prompty.pipeline.request import list_declared_functions, process_reply
 from prompty.providers import PROVIDERS
-from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, request, write_message
+from prompty.providers.fitting import fit_request
+from prompty.providers.openai.chat import API, ChatDecoder, part_to_wire, reply, write_message
 from prompty.providers.profiles import GENERIC
 from prompty.registry import DEFAULT
 from prompty.tools import Function
@@ -37,7 +38,7 @@ def agent(options: Json | None = None, *, model: Json | None = None, **fields: A
 def body(*messages: Message, of: PromptAgent | None = None, functions: list[Function] | None = None) -> Json:
     prompt = of or agent()
     api = DEFAULT[PROVIDERS].get(prompt.model.provider).api_for(prompt)
-    made = api.request(prompt, messages or [user("Hi")], functions or [])
+    made = api.request(fit_request(prompt, api), messages or [user("Hi")], functions or [])
     assert_legal("chat", made)
     return made
 
@@ -263,7 +264,7 @@ REFUSED: dict[str, tuple[Message, str, str]] = {
 @pytest.mark.parametrize(("given", "cause", "fix"), REFUSED.values(), ids=REFUSED)
 def test_what_the_api_does_not_take_is_refused_before_the_call(given: Message, cause: str, fix: str) -> None:
     with pytest.raises(RequestError) as caught:
-        request(agent(), [given], [])
+        API.request(fit_request(agent(), API), [given], [])
     assert cause in caught.value.cause
     assert fix in caught.value.fix
 
@@ -441,7 +442,7 @@ def test_a_request_has_the_model_messages_options_tools_and_format() -> None:
 @pytest.mark.parametrize("asked", [None, {"include_obfuscation": False}], ids=["plain", "with an option"])
 def test_a_stream_is_asked_for_with_its_usage(asked: Json | None) -> None:
     options: Json = {"additionalProperties": {"stream_options": asked}} if asked else {}
-    plain = request(agent(options), [user("Hi")], [])
+    plain = API.request(fit_request(agent(options), API), [user("Hi")], [])
     streamed = API.stream_body(plain)
     assert_legal("chat", streamed)
     assert streamed == {**plain, "stream": True, "stream_options": {**(asked or {}), "include_usage": True}}

@@ -8,7 +8,8 @@ from prompty import Message, PromptAgent, Usage, assistant, system, user
 from prompty.errors import EmptyReply, RequestError
 from prompty.model.content import ImagePart
 from prompty.pipeline.request import process_reply
-from prompty.providers import PROVIDERS
+from prompty.providers import PROVIDERS, RequestBase
+from prompty.providers.fitting import fit_request
 from prompty.providers.openai import embeddings, images
 from prompty.registry import DEFAULT
 from prompty.tools import Function
@@ -25,8 +26,12 @@ def agent(api_type: str, **options: Any) -> PromptAgent:
     return PromptAgent.model_validate({"model": {"id": "m", "apiType": api_type, "options": options}})
 
 
+def base(api_type: str, **options: Any) -> RequestBase:
+    return fit_request(agent(api_type, **options), APIS[api_type])
+
+
 def body(api_type: str, *messages: Message, **options: Any) -> Json:
-    made = APIS[api_type].request(agent(api_type, **options), messages, [])
+    made = APIS[api_type].request(base(api_type, **options), messages, [])
     assert_legal(api_type, made)
     return made
 
@@ -51,7 +56,7 @@ def test_every_text_of_the_messages_is_embedded(messages: list[Message], expecte
 @pytest.mark.parametrize("messages", [[], [user(PICTURE)]], ids=["nothing", "no text"])
 def test_nothing_to_embed_is_an_error_before_the_call(messages: list[Message]) -> None:
     with pytest.raises(RequestError, match="no text to embed"):
-        embeddings.request(agent("embedding"), messages, [])
+        embeddings.request(base("embedding"), messages, [])
 
 
 PROMPTS: dict[str, tuple[list[Message], str]] = {
@@ -91,7 +96,7 @@ OWN_OPTIONS: dict[str, Json] = {"embedding": {"dimensions": 256}, "image": {"siz
 def test_only_additional_properties_cross_and_override_nothing(api_type: str) -> None:
     added = {**OWN_OPTIONS[api_type], "model": "x", "input": "x", "prompt": "x"}
     own = {"embedding": {"input": "a"}, "image": {"prompt": "a"}}[api_type]
-    made = APIS[api_type].request(agent(api_type, **CHAT_OPTIONS, additionalProperties=added), [user("a")], [])
+    made = APIS[api_type].request(base(api_type, **CHAT_OPTIONS, additionalProperties=added), [user("a")], [])
     assert made == {**added, "model": "m", **own}
     assert_legal(api_type, body(api_type, user("a"), **CHAT_OPTIONS, additionalProperties=OWN_OPTIONS[api_type]))
 
@@ -106,7 +111,11 @@ def test_what_is_left_out_can_be_asked_for(api: Any) -> None:
 def test_tools_and_outputs_do_not_cross(api_type: str) -> None:
     told = PromptAgent.model_validate({"model": {"id": "m"}, "outputs": {"x": {"kind": "string"}}})
     function = Function(name="t", description=None, parameters={})
-    assert APIS[api_type].request(told, [user("a")], [function]).keys() <= {"model", "input", "prompt"}
+    assert APIS[api_type].request(fit_request(told, APIS[api_type]), [user("a")], [function]).keys() <= {
+        "model",
+        "input",
+        "prompt",
+    }
 
 
 def vectors(*given: tuple[int, list[float]]) -> Json:

@@ -17,6 +17,7 @@ from prompty.events import ReasoningDelta
 from prompty.messages import TextPart
 from prompty.model.content import ImagePart
 from prompty.pipeline.request import build_request
+from prompty.providers.fitting import fit_request
 from tests import hosted
 from tests.hosted import FUNCTION, Json, agent_at, answer
 from tests.loop.bodies import APIS, sent
@@ -92,7 +93,7 @@ def body_with(wire: str, raw: object, *tools: Json, **options: Any) -> Json:
     model: Json = {"id": "m", "options": {"additionalProperties": {"tools": raw}, **options}}
     model |= {"provider": "anthropic"} if wire == "messages" else {"apiType": wire}
     agent = PromptAgent.model_validate({"model": model, "tools": list(tools), "instructions": "user:\nHi"})
-    return dict(build_request(agent, [user("Hi")], APIS[wire]).body)
+    return dict(build_request(agent, [user("Hi")], fit_request(agent, APIS[wire])).body)
 
 
 @pytest.mark.parametrize("wire", RAW)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic import messages
+from prompty.providers.fitting import fit_request
 from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.wire.structured import build_function
 from tests.legality import assert_legal
@@ -33,7 +34,7 @@ def test_every_request_is_legal_with_and_without_a_stream(name: str, data: st.Da
     agent = data.draw(agents(name))
     history = data.draw(histories(name, api))
     functions = [build_function(tool) for tool in agent.tools if isinstance(tool, FunctionTool)]
-    body = api.request(agent, history, functions)
+    body = api.request(fit_request(agent, api), history, functions)
     assert_legal(name, body)
     if api.decoder:
         streamed = api.stream_body(body)

@@ -20,6 +20,7 @@ from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart
 from prompty.model.message import Reply, parse_messages
 from prompty.model.tool import FunctionTool
 from prompty.providers.anthropic.messages import API, MessagesDecoder
+from prompty.providers.fitting import fit_request
 from prompty.tools import Function
 from prompty.tools.calls import parse_arguments
 from prompty.wire.stream import EventReader
@@ -40,7 +41,7 @@ def agent(options: Json | None = None, **fields: Any) -> PromptAgent:
 
 def body_of(*messages: Message, prompt: PromptAgent | None = None, functions: tuple[Function, ...] = ()) -> Json:
     """The body of a request, after it was held against the SDK's types and the rules beside them."""
-    body = API.request(prompt or agent(), messages, functions)
+    body = API.request(fit_request(prompt or agent(), API), messages, functions)
     assert_legal("messages", body)
     assert_legal("messages", API.stream_body(body))
     return body
@@ -273,7 +274,7 @@ REFUSED: dict[str, tuple[list[Message], str]] = {
 @pytest.mark.parametrize(("messages", "fix"), REFUSED.values(), ids=REFUSED)
 def test_what_the_api_does_not_take_is_an_error_before_the_call(messages: list[Message], fix: str) -> None:
     with pytest.raises(RequestError) as caught:
-        API.request(agent(), messages, [])
+        API.request(fit_request(agent(), API), messages, [])
     assert fix in caught.value.fix
 
 
@@ -329,7 +330,7 @@ HEADERS: dict[str, tuple[Json, bool]] = {
 
 @pytest.mark.parametrize(("options", "older"), HEADERS.values(), ids=HEADERS)
 def test_sampling_options_ask_for_the_version_of_the_api_that_has_them(options: Json, older: bool) -> None:
-    assert API.headers(agent(options)) == ({"anthropic-version": "2023-06-01"} if older else {})
+    assert API.headers(fit_request(agent(options), API)) == ({"anthropic-version": "2023-06-01"} if older else {})
 
 
 @pytest.mark.spec("000 §7.5", "a tool has a name, a description and an input schema")

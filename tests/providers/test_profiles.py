@@ -15,6 +15,7 @@ from prompty import Message, PromptAgent, Registry, ToolCall, assistant, loads, 
 from prompty.analysis.explain import explain
 from prompty.pipeline import run
 from prompty.providers import PROVIDERS, register_connection
+from prompty.providers.fitting import fit_request
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.profiles import PROFILES, Profile, find_profile
 from prompty.registry import DEFAULT, Connections
@@ -313,8 +314,8 @@ def test_an_api_that_a_host_changed_stays_changed() -> None:
     model = {"id": "m", "connection": {"endpoint": "https://api.mistral.ai/v1"}, "options": {"maxOutputTokens": 5}}
     agent = PromptAgent.model_validate({"model": model})
     api = replace(openai_provider, apis={"chat": changed}).api_for(agent)
-    assert api.headers(agent) == {"x-own": "yes"}
-    assert api.request(agent, [user("Hi")], [])["max_tokens"] == 5
+    assert api.headers(fit_request(agent, api)) == {"x-own": "yes"}
+    assert api.request(fit_request(agent, api), [user("Hi")], [])["max_tokens"] == 5
     own = replace(changed, request=lambda *_: {"own": True})
     assert replace(openai_provider, apis={"chat": own}).api_for(agent) is own
 

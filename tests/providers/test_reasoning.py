@@ -15,6 +15,7 @@ from prompty import Message, PromptAgent, turn, turn_async, user
 from prompty.events import Done, Event
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from tests.drivers.clients import close_clients
 from tests.legality import assert_legal
@@ -547,7 +548,7 @@ def test_no_thought_ever_goes_to_the_chat_api_of_openai(case: Case, place: Json,
     messages: Sequence[Message] = exchange(case, SYNC, server).messages
     agent = agent_of("gpt-4o", **place)
     api = DEFAULT[PROVIDERS].get(agent.model.provider).api_for(agent)
-    body = build_request(agent, [*messages, user("And now?")], api).body
+    body = build_request(agent, [*messages, user("And now?")], fit_request(agent, api)).body
     assert_legal("chat", body)
     assert len([one for one in body["messages"] if one.get("tool_calls")]) == 2  # type: ignore[attr-defined]  # a body is plain JSON
     assert thoughts_in(body) == set()

@@ -19,7 +19,8 @@ from prompty.events import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.message import Reply
-from prompty.providers.openai.responses import API, ResponsesDecoder, reply, request
+from prompty.providers.fitting import fit_request
+from prompty.providers.openai.responses import API, ResponsesDecoder, reply
 from prompty.tools import Function
 from tests.public_data import SHARED
 
@@ -30,6 +31,10 @@ OPENAPI = SHARED / "openapi" / "openai.json"
 def agent(options: Json | None = None, **fields: Any) -> PromptAgent:
     model = {"id": "gpt-5", "apiType": "responses", "options": options or {}}
     return PromptAgent.model_validate({"model": model, **fields})
+
+
+def request(prompt: PromptAgent, messages: list[Message], functions: list[Function]) -> Json:
+    return API.request(fit_request(prompt, API), messages, functions)
 
 
 def calling(*calls: ToolCall, text: str = "", **fields: Any) -> Message:

@@ -45,6 +45,7 @@ from prompty.events import (
 from prompty.messages import repair
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from prompty.tools.calls import parse_arguments
 from tests.drivers.clients import close_clients
@@ -283,7 +284,7 @@ def check_next_request(way: Way, agent: PromptAgent, messages: Sequence[Message]
     assert outline(repair(messages, family.provider, family.api_type)) == outline(messages)
     api = DEFAULT[PROVIDERS].get(family.provider).api(family.api_type)
     history = [*map(with_plain_ids, messages), user("And now?")]
-    body = build_request(agent, history, api, stream=way.mode.streamed).body
+    body = build_request(agent, history, fit_request(agent, api), stream=way.mode.streamed).body
     assert_legal(way.name, {name: value for name, value in body.items() if name not in UNKNOWN_ELSEWHERE})
 
 

@@ -12,6 +12,7 @@ import pytest
 from prompty import ModelError, PromptAgent, Stop, invoke, load, prepare, turn, turn_async
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from prompty.testing import Player, Recorder
 from tests.drivers.clients import close_clients
@@ -51,7 +52,9 @@ def whole_bytes(agent: PromptAgent) -> list[bytes]:
     """The bytes of an answer in all four ways, those of streams as their chunks."""
     provider = DEFAULT[PROVIDERS].get(agent.model.provider)
     messages, api = prepare(agent, QUESTION), provider.api(agent.model.api_type)
-    whole, streamed = (build_request(agent, messages, api, stream=stream) for stream in (False, True))
+    whole, streamed = (
+        build_request(agent, messages, fit_request(agent, api), stream=stream) for stream in (False, True)
+    )
 
     async def received() -> list[bytes]:
         transport = provider.transport_async_for(agent)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from prompty import PromptAgent, loads, providers
+from prompty import PromptAgent, loads
 from prompty.providers import facts
 from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients
@@ -133,7 +133,6 @@ def without_facts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def forget() -> None:
         facts._find.cache_clear()
-        providers._chosen_apis.clear()
 
     monkeypatch.setattr(facts, "_list_tables", lambda _: ())
     forget()

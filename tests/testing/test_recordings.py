@@ -34,6 +34,7 @@ from prompty.model.message import Json
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS, register_provider
+from prompty.providers.fitting import fit_request
 from prompty.providers.wiretap import ExchangeResult
 from prompty.registry import DEFAULT
 from prompty.safety.redaction import MASK
@@ -79,7 +80,7 @@ def lines_of(path: Path) -> list[Any]:
 
 def request_of(agent: PromptAgent, *, streamed: bool = True) -> WireRequest:
     api = DEFAULT[PROVIDERS].get(agent.model.provider).api(agent.model.api_type)
-    return build_request(agent, [user("Hi")], api, stream=streamed)
+    return build_request(agent, [user("Hi")], fit_request(agent, api), stream=streamed)
 
 
 def chunks_of(agent: PromptAgent, request: WireRequest) -> list[bytes]:

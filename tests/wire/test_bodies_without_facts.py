@@ -21,6 +21,7 @@ from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS
+from prompty.providers.fitting import fit_request
 from prompty.tools import register_tool_kind
 from tests.tools.openapi_parts import one_operation
 from tests.tools.test_children import Echo
@@ -285,7 +286,9 @@ def write_line(name: str, target: str, folder: Path) -> str:
     try:
         agent = load_agent(case, target, folder)
         api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
-        request = build_request(agent, case.messages or prepare(agent, case.inputs), api, stream=case.stream)
+        request = build_request(
+            agent, case.messages or prepare(agent, case.inputs), fit_request(agent, api), stream=case.stream
+        )
         line |= {"headers": dict(request.headers), "body": request.body}
     except PromptyError as error:
         line["error"] = f"{type(error).__name__}: {error}"

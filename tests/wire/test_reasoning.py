@@ -6,6 +6,7 @@ import pytest
 
 from prompty import Message, PromptAgent, ToolCall, assistant, tool_result, user
 from prompty.model.message import Json
+from prompty.providers.fitting import fit_request
 from prompty.providers.openai import PROVIDER
 from prompty.providers.openai.chat import ChatDecoder, reply
 from prompty.providers.profiles import find_profile
@@ -36,7 +37,7 @@ THOUGHT = [
 
 def request(agent: PromptAgent, messages: list[Message]) -> Any:
     """Return the body of a request to the server that an agent names."""
-    return PROVIDER.api_for(agent).request(agent, messages, [])
+    return PROVIDER.api_for(agent).request(fit_request(agent, PROVIDER.api_for(agent)), messages, [])
 
 
 def agent_at(endpoint: str, **parts: Any) -> PromptAgent:

@@ -18,6 +18,7 @@ from prompty.pipeline.request import list_declared_functions
 from prompty.pipeline.validate import find_misfits
 from prompty.providers import Api
 from prompty.providers.anthropic import messages
+from prompty.providers.fitting import fit_request
 from prompty.providers.openai import chat, responses
 from prompty.testing import Script
 from prompty.wire.structured import build_schema, parse_structured
@@ -105,7 +106,7 @@ def agent_of(api: str, **keys: Any) -> PromptAgent:
 
 
 def body_of(api: str, agent: PromptAgent) -> Json:
-    return APIS[api].request(agent, [user("Hi")], list_declared_functions(agent))
+    return APIS[api].request(fit_request(agent, APIS[api]), [user("Hi")], list_declared_functions(agent))
 
 
 def sent_schemas(api: str, body: Json) -> list[tuple[Json, bool]]:

@@ -18,7 +18,7 @@ from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_curl, build_headers, has_kinds, list_declared_functions
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.credentials import check_trust
-from prompty.providers.fitting import fit_agent
+from prompty.providers.fitting import fit_request
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tokens import estimate_tokens
 from prompty.tools.kinds import name_bound_variables, project_tools
@@ -70,7 +70,12 @@ def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, s
     if has_kinds(agent):
         functions, offered = run_in_event_loop(_list_all(agent))
     request = build_cached_request(
-        agent, messages, api, use=use, functions=functions, stream=stream and api.decoder is not None
+        agent,
+        messages,
+        fit_request(agent, api),
+        use=use,
+        functions=functions,
+        stream=stream and api.decoder is not None,
     )
     preview = provider.preview(agent, api)
     headers = build_headers(preview, request)
@@ -131,7 +136,7 @@ class CacheExplanation:
 def explain_cache(agent: PromptAgent) -> CacheExplanation:
     """Return what a provider can cache of a prompt's requests. Tools that a server describes are not counted."""
     api = agent.registry[PROVIDERS].get(agent.model.provider).api_for(agent)
-    body = api.request(fit_agent(agent, api).agent, [user("?")], list_declared_functions(agent))
+    body = api.request(fit_request(agent, api), [user("?")], list_declared_functions(agent))
     texts = find_static_texts(agent)
     before = [json.dumps(body[name], ensure_ascii=False) for name in BEFORE_TEXT if body.get(name)]
     minimum = api.facts.find("cache_min")[0] if api.facts else None

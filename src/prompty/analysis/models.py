@@ -9,7 +9,7 @@ from prompty.model.marker import read_marker
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import PROVIDERS, Api, Provider
 from prompty.providers.facts import ACTS_AS, check_own_facts
-from prompty.providers.fitting import find_refusals, fit_agent
+from prompty.providers.fitting import find_refusals, fit_request
 
 STORED = "OpenAI keeps the answers of the Responses API for 30 days"
 
@@ -23,20 +23,20 @@ def find_model_problems(agent: PromptAgent, source_map: SourceMap, today: date |
     try:
         provider = providers.get(agent.model.provider)
         api = provider.api_for(agent)
-        fitted = fit_agent(agent, api)
+        base = fit_request(agent, api)
     except PromptyError as error:  # other findings say so, but for an effort that the provider does not have
         if agent.model.options.reasoning_effort and "effort" in str(error):
             yield source_map.locate(_find_option(agent, api, "reasoning_effort"), "option-refused", *_split(error))
         return
     yield from _check_acts_as(agent, provider, source_map)
-    for option, reason in fitted.omitted.items():
+    for option, reason in base.omitted.items():
         keys: KeyPath = ("model", "options", option)
         yield source_map.locate(
             keys, "option-refused", f"it is not sent: {reason}", _advise(reason), severity="warning", on_key=True
         )
     last_role = _find_last_role(agent.instructions)
     offers_tools = bool(agent.tools)
-    for refusal in find_refusals(fitted.agent, api, offers_tools=offers_tools, last_role=last_role, today=today):
+    for refusal in find_refusals(base, offers_tools=offers_tools, last_role=last_role, today=today):
         yield source_map.locate(
             _find_keys(agent, api, refusal.parameter),
             refusal.code,

@@ -30,7 +30,8 @@ from prompty.pipeline.caching import BEFORE_TEXT, list_texts
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.request import build_request, has_kinds, list_declared_functions
 from prompty.pricing import get_pricer
-from prompty.providers import PROVIDERS, Api
+from prompty.providers import PROVIDERS, Api, RequestBase
+from prompty.providers.fitting import fit_request
 from prompty.providers.token_counts import CountEndpoint, count_tokens, find_count_endpoint
 from prompty.tokens import ERROR, FACTOR, estimate_tokens, is_latin
 
@@ -127,6 +128,7 @@ class _Estimator:
         self.api: Api = self.provider.api_for(agent)
         if self.api.name not in _APIS:
             raise RequestError(f"prices of '{agent.model.api_type}' are not by the token", "Leave out --estimate.")
+        self.base: RequestBase = fit_request(agent, self.api)
         self.functions: list[Function] = list_declared_functions(agent)
         self.notes: list[str] = []
 
@@ -171,7 +173,7 @@ class _Estimator:
                 if row.problem is not None:
                     raise row.problem
                 messages = prepare(self.agent, row.inputs, extra_inputs="ignore")
-                text = join_texts(self._build(messages, self.api))
+                text = join_texts(self._build(messages, self.base))
             except PromptyError:
                 failing += 1
                 continue
@@ -181,8 +183,8 @@ class _Estimator:
                 kept.append((messages, text))
         return _Rendered(lengths, counted_lengths, kept, failing)
 
-    def _build(self, messages: Sequence[Message], api: Api) -> WireRequest:
-        return build_request(self.agent, messages, api, functions=self.functions)
+    def _build(self, messages: Sequence[Message], base: RequestBase) -> WireRequest:
+        return build_request(self.agent, messages, base, functions=self.functions)
 
     async def _count(self, rendered: _Rendered) -> RowCounts:
         endpoint = find_count_endpoint(self.agent)
@@ -203,11 +205,11 @@ class _Estimator:
 
     async def _count_at(self, endpoint: CountEndpoint, rows: Sequence[list[Message]]) -> list[float]:
         transport = self.provider.transport_async_for(self.agent)
-        free = asyncio.Semaphore(CONCURRENT_COUNTS)
+        base, free = fit_request(self.agent, endpoint.api), asyncio.Semaphore(CONCURRENT_COUNTS)
 
         async def count(messages: list[Message]) -> float:
             async with free:
-                return await count_tokens(endpoint, transport, self._build(messages, endpoint.api))
+                return await count_tokens(endpoint, transport, self._build(messages, base))
 
         tokens = [await count(rows[0])]  # alone, because most reasons to refuse one row are reasons to refuse all
         return tokens + await asyncio.gather(*map(count, rows[1:]))

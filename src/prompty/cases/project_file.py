@@ -89,7 +89,7 @@ def override_in_project(
 
 def uses_model(agent: PromptAgent, project: Project) -> bool:
     """Return True if the agent needs the project's model. It cannot replace the file's provider or connection."""
-    if not project.model or not needs_model(agent) or find_default_model(agent.registry):
+    if not project.model or not needs_model(agent, agent.registry) or find_default_model(agent.registry):
         return False
     provider, _ = split_model(project.model, agent.registry)
     is_free = agent.model.connection is None and "provider" not in agent.model.model_fields_set

@@ -43,18 +43,18 @@ from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, ToolCall, Usage, list_rows, user
 from prompty.model.paused import GatedCall, Paused
-from prompty.model.tool import runs_at_provider
+from prompty.model.tool import ToolDefinition, runs_at_provider
 from prompty.model.trust import Trust
 from prompty.pipeline.caching import CacheUse, choose_cache_use
 from prompty.pipeline.load import StrPath, load
-from prompty.pipeline.model_override import override_model
+from prompty.pipeline.model_override import find_model_changes, override_model
 from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
 from prompty.pipeline.places import place_error
 from prompty.pipeline.prepare import prepare_valid
 from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
-from prompty.providers import Api, asks_server
+from prompty.providers import RequestBase, asks_server
 from prompty.providers.credentials import check_missing
 from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.registry import DEFAULT, Registry
@@ -62,7 +62,7 @@ from prompty.safety.html import Row, to_text, write_table
 from prompty.safety.origins import parse_origin
 from prompty.safety.redaction import Redactor
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
-from prompty.wire.structured import cast, with_output_type
+from prompty.wire.structured import cast, find_result_schema
 
 AgentOrPath = PromptAgent | StrPath
 Inputs = Mapping[str, object] | None
@@ -176,7 +176,10 @@ def open_run(
     run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
-        agent = load_agent(invocation.source, invocation.settings)
+        invocation = check_invocation(invocation)
+        agent = override_agent(read_source(invocation.source, invocation.settings), invocation)
+        if spans:
+            spans.describe(agent, invocation.inputs, invocation.settings)
         try:
             run = Run(invocation, agent, parent=parent, spans=spans)
             driver = run.sync_driver()
@@ -192,12 +195,13 @@ async def open_run_async(
     """The async form of `open_run`."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
     with assembling(spans) if spans else NULL_SPAN:
+        invocation = check_invocation(invocation)
         source, settings = invocation.source, invocation.settings
-        agent = (
-            load_agent(source, settings)
-            if isinstance(source, PromptAgent)
-            else await to_thread(load_agent, source, settings)
-        )
+        if not isinstance(source, PromptAgent):
+            source = await to_thread(read_source, source, settings)
+        agent = override_agent(source, invocation)
+        if spans:
+            spans.describe(agent, invocation.inputs, settings)
         try:
             run = Run(invocation, agent, parent=parent, spans=spans)
             driver = run.async_driver()
@@ -207,17 +211,56 @@ async def open_run_async(
             raise
 
 
+def read_source(source: AgentOrPath, settings: Settings) -> PromptAgent:
+    """Return an agent, loaded from its file if `source` is a path."""
+    if isinstance(source, PromptAgent):
+        return source
+    check_path(source, "the first argument", "a PromptAgent or the path of a .prompty file")
+    return load(source, missing_env="defer", registry=settings.registry or DEFAULT)
+
+
 def load_agent(source: AgentOrPath, settings: Settings) -> PromptAgent:
     """Return an agent, loaded from its file if `source` is a path, with the registry and the model of the caller."""
-    registry = settings.registry
-    if not isinstance(source, PromptAgent):
-        check_path(source, "the first argument", "a PromptAgent or the path of a .prompty file")
-        source = load(source, missing_env="defer", registry=registry or DEFAULT)
-    elif registry is not None:
-        source = source.model_copy(update={"registry": registry})
-    if settings.model is None and not settings.options and source.model.id:
-        return source
-    return override_model(source, settings.model, settings.options)
+    agent = read_source(source, settings)
+    changes = _find_changes(agent, settings)
+    return agent.model_copy(update=changes) if changes else agent
+
+
+def override_agent(agent: PromptAgent, invocation: Invocation) -> PromptAgent:
+    """Return the agent of a call: with everything that the caller overrides, in one copy."""
+    changes = _find_changes(agent, invocation.settings)
+    changes |= find_call_changes(agent, invocation, changes.get("trust", agent.trust))
+    return agent.model_copy(update=changes) if changes else agent
+
+
+def _find_changes(agent: PromptAgent, settings: Settings) -> dict[str, Any]:
+    """Return the fields of an agent that the registry and the model of the caller change."""
+    registry = settings.registry or agent.registry
+    changes: dict[str, Any] = {} if registry is agent.registry else {"registry": registry}
+    if settings.model is None and not settings.options and agent.model.id:
+        return changes
+    return changes | find_model_changes(agent, registry, settings.model, settings.options)
+
+
+def find_call_changes(agent: PromptAgent, invocation: Invocation, trust: Trust) -> dict[str, Any]:
+    """Return the fields of an agent that a call's type, policies and fallbacks change."""
+    changes: dict[str, Any] = {}
+    settings = invocation.settings
+    if invocation.output_type is not None and (schema := find_result_schema(agent, invocation.output_type)):
+        changes["result_schema"] = schema
+    if settings.approval is not None and (tools := _ask_for_provider_tools(agent.tools, settings.approval)):
+        changes["tools"] = tools
+    if settings.fallbacks is not None:
+        changes["trust"] = trust.without(("fallbacks",))
+    return changes
+
+
+def check_invocation(invocation: Invocation) -> Invocation:
+    """Check the options of a call. The approval policies of a paused turn still hold."""
+    _check_settings(invocation.settings)
+    if invocation.paused is None:
+        return invocation
+    return invocation._replace(settings=_check_paused(invocation.paused, invocation.settings))
 
 
 class Run:
@@ -237,25 +280,12 @@ class Run:
         spans: RunSpans | None = None,
     ) -> None:
         settings, paused = invocation.settings, invocation.paused
-        _check_settings(settings)
-        if paused is not None:
-            settings = _check_paused(paused, settings)
-        if spans:
-            spans.describe(agent, invocation.inputs, settings)
-        if invocation.output_type is not None:
-            agent = with_output_type(agent, invocation.output_type)
-        if settings.approval is not None:
-            agent = _ask_for_provider_tools(agent, settings.approval)
-        if settings.fallbacks is not None:
-            agent = agent.model_copy(update={"trust": agent.trust.without(("fallbacks",))})
         self.agent: PromptAgent = agent
         self.settings: Settings = settings
         self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
         self._is_priced_above = parent is not None and parent.is_priced
         self._spans = spans
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
-        if not settings.provider_tools:
-            refuse_provider_tools(self.agents)
         if agent.trust.missing and asks_server(agent):
             check_missing(agent)
         self._run_tools = invocation.operation == "turn"
@@ -332,8 +362,8 @@ class Run:
     def loop(self, driver: Driver) -> Loop[Done | Paused]:
         """Return the loop of the run, for the driver that will perform its effects."""
         observed = self._stream or self._spans is not None or self.settings.on_event is not None
-        apis = [target.api for target in driver.targets]
-        return run_loop(self.plan(apis, self.hooks(), observed=observed), self.state)
+        bases = [target.base for target in driver.targets]
+        return run_loop(self.plan(bases, self.hooks(), observed=observed), self.state)
 
     def result(self, end: Done | Paused) -> Any:
         """Return what the caller gets: the result, with details if wanted, or the `Paused` value of a turn that
@@ -369,15 +399,17 @@ class Run:
             steering=settings.steering is not None,
         )
 
-    def plan(self, apis: Sequence[Api], hooks: Hooks, *, observed: bool = True) -> Plan:
+    def plan(self, bases: Sequence[RequestBase], hooks: Hooks, *, observed: bool = True) -> Plan:
         """Return the plan of the run. It has no side effects."""
+        if not self.settings.provider_tools:
+            refuse_provider_tools(bases)
         session_id = self.settings.session_id
         history_at, new_from = self._opening.history_at, self._opening.new_from
         return Plan(
             run_id=self.run_id,
             choices=[
-                Choice(agent=agent, api=api, price=self._price(agent))
-                for agent, api in zip(self.agents, apis, strict=True)
+                Choice(agent=agent, base=base, price=self._price(agent))
+                for agent, base in zip(self.agents, bases, strict=True)
             ],
             settings=self.settings,
             finish=result_maker(self.agent, self._output_type, checks_outputs=self._checks_outputs),
@@ -525,16 +557,16 @@ def _place_history(messages: list[Message], history_at: int | None) -> Opening:
     return Opening(messages, history_at, max(new_from, history_at))
 
 
-def _ask_for_provider_tools(agent: PromptAgent, approval: object) -> PromptAgent:
-    """Return the agent with the host's policy on the tools that the provider runs. If the provider cannot ask, the
-    request is refused."""
-    tools = tuple(
+def _ask_for_provider_tools(tools: Sequence[ToolDefinition], approval: object) -> tuple[ToolDefinition, ...] | None:
+    """Return the tools with the host's policy on those that the provider runs, or None if it changes none. If the
+    provider cannot ask, the request is refused."""
+    asking = tuple(
         tool.model_copy(update={"approval_mode": "always"})
         if runs_at_provider(tool) and {*map(str, get_tool_policies(approval, tool.name))} - {"None", "never"}
         else tool
-        for tool in agent.tools
+        for tool in tools
     )
-    return agent if all(map(is_, tools, agent.tools)) else agent.model_copy(update={"tools": tools})
+    return None if all(map(is_, asking, tools)) else asking
 
 
 def fallback_agents(agent: PromptAgent, option: Sequence[object] | None) -> list[PromptAgent]:

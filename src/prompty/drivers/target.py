@@ -24,11 +24,12 @@ from prompty.providers import (
     Pair,
     ProcessorProtocol,
     Provider,
+    RequestBase,
     Transport,
 )
 from prompty.providers.credentials import check_missing
 from prompty.providers.endpoint import append_path, find_server_name
-from prompty.providers.fitting import find_refusals, fit_agent
+from prompty.providers.fitting import find_refusals, fit_request
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, WiretapTransport, get_base_url
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tracing.spans import Span, begin
@@ -51,6 +52,7 @@ class HttpTarget:
         self.api: Api = provider.api_for(agent, offers_tools=offers_tools)
         connect = provider.transport_async_for if is_async else provider.transport_for
         self.transport: Any = connect(agent)
+        self.base: RequestBase = fit_request(agent, self.api)
         self._is_async = is_async
 
     @property
@@ -100,6 +102,7 @@ class PairTarget:
                 raise refusal.as_error()
         self.agent = agent
         self.pair = pair
+        self.base: RequestBase = fit_request(agent, PAIR_API)
         self.api: Api = PAIR_API
 
     def describe_url(self, _: Api) -> None:
@@ -158,7 +161,7 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
 def _find_advice(agent: PromptAgent, api: Api, request: WireRequest) -> str:
     """Return what the facts about a model say about a request that it refused."""
     last_role = request.messages[-1].role if request.messages else "user"
-    found = find_refusals(fit_agent(agent, api).agent, api, offers_tools=bool(request.functions), last_role=last_role)
+    found = find_refusals(fit_request(agent, api), offers_tools=bool(request.functions), last_role=last_role)
     return "\n    ".join(f"{refusal.parameter}: {refusal.message}. {refusal.fix}" for refusal in found)
 
 
@@ -179,10 +182,11 @@ def resolve_target(agent: PromptAgent, *, is_async: bool, offers_tools: bool | N
     return HttpTarget(agent, resolved, is_async=is_async, offers_tools=offers_tools)
 
 
-def resolve_api(agent: PromptAgent, *, offers_tools: bool | None = None) -> Api:
-    """Return the wire format of an agent's model, without connecting to it."""
+def resolve_base(agent: PromptAgent, *, offers_tools: bool | None = None) -> RequestBase:
+    """Return what the requests to an agent's model have in common, without connecting to it."""
     resolved = resolve_provider(agent)
-    return PAIR_API if isinstance(resolved, Pair) else resolved.api_for(agent, offers_tools=offers_tools)
+    api = PAIR_API if isinstance(resolved, Pair) else resolved.api_for(agent, offers_tools=offers_tools)
+    return fit_request(agent, api)
 
 
 def resolve_provider(agent: PromptAgent) -> Provider | Pair:
@@ -216,14 +220,14 @@ class ProviderExecutor:
 
     def execute(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = self._connect(agent, is_async=False)
-        request = build_request(agent, messages, target.api, functions=self._functions)
+        request = build_request(agent, messages, target.base, functions=self._functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(target.transport.send(request))))
 
     async def execute_async(self, agent: PromptAgent, messages: Sequence[Message], /) -> Json:
         target = self._connect(agent, is_async=True)
         functions = await list_offered_functions(agent) if self._functions is None else self._functions
-        request = build_request(agent, messages, target.api, functions=functions)
+        request = build_request(agent, messages, target.base, functions=functions)
         with begin_call_span(agent, target.api, target.url, request) as span, _locating(target):
             return _record_raw(span, target.api, as_object(read_bytes(await target.transport.send(request))))
 
@@ -293,7 +297,7 @@ def _record_result(span: Span, result: object) -> object:
     return result
 
 
-def _pair_request(_: PromptAgent, messages: Sequence[Message], __: Sequence[Function]) -> Json:
+def _pair_request(_: RequestBase, messages: Sequence[Message], __: Sequence[Function]) -> Json:
     return {"messages": [message.to_json() for message in messages]}
 
 

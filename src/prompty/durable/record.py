@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypedDict, cast
 from pydantic import TypeAdapter
 from typing_extensions import Doc
 
-from prompty.drivers.run import Invocation, Run
+from prompty.drivers.run import Invocation, Run, check_invocation, find_call_changes
 from prompty.drivers.run_spans import RunSpans
+from prompty.drivers.target import resolve_base
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.secrets import TRUST, Secrets, extract_secrets, restore_secrets
 from prompty.durable.steps import WrongWorker
@@ -32,7 +33,7 @@ from prompty.model.message import Json, Message
 from prompty.model.paused import Paused
 from prompty.model.trust import Trust
 from prompty.pipeline.validate import validate_run_inputs
-from prompty.providers import Api
+from prompty.providers import RequestBase
 from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
@@ -125,7 +126,7 @@ def new_record(
     """Return the first segment of a run. Raise `InputError` if its inputs are not valid."""
     check_numbers(options)
     if options.get("provider_tools") is False:
-        refuse_provider_tools([agent])
+        refuse_provider_tools([resolve_base(agent)])
     extra_inputs = options.get("extra_inputs", "error")
     validate_run_inputs(agent, inputs, extra_inputs=extra_inputs, has_messages=not renders_file(options))
     data, references = extract_secrets(agent, secrets)
@@ -216,7 +217,7 @@ def stored_run(record: Record, worker: WorkerOptions, spans: RunSpans | None) ->
 
 
 def stored_plan(
-    record: Record, hooks: Mapping[str, Any], api_of: Callable[[PromptAgent], Api]
+    record: Record, hooks: Mapping[str, Any], find_base: Callable[[PromptAgent], RequestBase]
 ) -> tuple[Plan, TurnState]:
     """Return the plan and the first state of a segment, for a reader: it needs no functions, secrets or models."""
     options = {**_stored_options(record), "tools": None}
@@ -228,7 +229,7 @@ def stored_plan(
         summary=hooks["summary"],
         steering=run.settings.steering is not None,
     )
-    return run.plan([api_of(agent) for agent in run.agents], called), run.state
+    return run.plan([find_base(agent) for agent in run.agents], called), run.state
 
 
 def _assemble(
@@ -246,6 +247,11 @@ def _assemble(
         stream=bool(record.options.get("stream")),
         validated=True,
     )
+    invocation = check_invocation(invocation)
+    if spans:
+        spans.describe(agent, invocation.inputs, settings)
+    if changes := find_call_changes(agent, invocation, agent.trust):
+        agent = agent.model_copy(update=changes)
     return Run(invocation, agent, state=state, run_id=record.run_id, spans=spans)
 
 

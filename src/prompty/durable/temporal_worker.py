@@ -22,7 +22,7 @@ from temporalio.worker import Interceptor, WorkerConfig, WorkflowInterceptorClas
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from prompty.drivers.run import load_agent
-from prompty.drivers.target import resolve_api
+from prompty.drivers.target import resolve_base
 from prompty.durable.codec import answer_from, error_to_json
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import Performer, read_clock
@@ -63,7 +63,8 @@ from prompty.model.paused import GatedCall
 from prompty.model.request import WireRequest
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
-from prompty.providers import PROVIDERS, Api
+from prompty.providers import PROVIDERS, RequestBase
+from prompty.providers.fitting import fit_request
 from prompty.registry import DEFAULT
 from prompty.tools.toolbox import handlers_of
 
@@ -167,25 +168,25 @@ class KnownTurn:
             case "summary":
                 return Summarise(tuple(self.read(effect["messages"])), effect["characters"])
             case "abandon":
-                headers = self._find_api(effect).headers(self.performer.inner.targets[effect["model"]].agent)
+                headers = self._find_base(effect).api.headers(self._find_base(effect))
                 return AbandonAnswer(WireRequest(path=effect["path"], body={}, headers=headers), effect["model"])
         return self._decode_model_call(effect)
 
-    def _find_api(self, effect: Any) -> Api:
-        api: Api = self.performer.inner.targets[effect["model"]].api_of(
-            WireRequest(path=effect["path"], body={}, headers={})
-        )
-        return api
+    def _find_base(self, effect: Any) -> RequestBase:
+        """Return what requests have in common: as planned, or for the API that the server asked for."""
+        target = self.performer.inner.targets[effect["model"]]
+        api = target.api_of(WireRequest(path=effect["path"], body={}, headers={}))
+        return target.base if api is target.api else fit_request(target.agent, api)
 
     def _decode_model_call(self, effect: Any) -> CallModel:
         if self.offered is None:
             raise Missing("this worker lacks the tools of the turn")
         messages = self.read(effect["messages"])
-        target, api = self.performer.inner.targets[effect["model"]], self._find_api(effect)
+        target, base = self.performer.inner.targets[effect["model"]], self._find_base(effect)
         value: Any = unseal(self.offered, "the tools of a turn")
         tools: Any = answer_from(DescribeTools(), value["answer"], "the tools of a turn")
         functions = [tool.function for tool in tools]
-        request = build_request(target.agent, messages, api, functions=functions, timeout=effect["timeout"])
+        request = build_request(target.agent, messages, base, functions=functions, timeout=effect["timeout"])
         if effect["method"] == "GET":  # the answer is in the background
             request = dataclasses.replace(request, path=effect["path"], method="GET", body={})
         return CallModel(request, effect["call"], effect["model"])
@@ -409,5 +410,5 @@ def _import_all() -> None:
     for name in DEFAULT[PROVIDERS].names():
         with suppress(ImportError, PromptyError):  # a provider whose extra is not installed
             agent = PromptAgent.model_validate({"model": {"id": "m", "provider": name}})
-            build_request(agent, [Message("user", ())], resolve_api(agent), functions=[])
+            build_request(agent, [Message("user", ())], resolve_base(agent), functions=[])
             get_pricer(agent, required=False)(Reply())

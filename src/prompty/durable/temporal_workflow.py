@@ -17,7 +17,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from prompty.drivers.run import parse_decisions
-from prompty.drivers.target import resolve_api
+from prompty.drivers.target import resolve_base
 from prompty.durable.codec import UNKNOWN, error_from
 from prompty.durable.envelope import digest, seal, unseal
 from prompty.durable.performer import is_cancelled
@@ -155,7 +155,7 @@ def _plan(record: Record, hooks: Any, stop: Stop | None) -> tuple[Plan, TurnStat
     """Return the plan of a turn. It looks nothing up: variables that were not set are the concern of workers."""
     bare = dataclasses.replace(record, origins={**record.origins, "missing": []})
     offers_tools = bool(record.agent.get("tools") or record.options.get("tools"))
-    plan, state = stored_plan(bare, hooks, partial(resolve_api, offers_tools=offers_tools))
+    plan, state = stored_plan(bare, hooks, partial(resolve_base, offers_tools=offers_tools))
     if state.resumed is not None:
         check_policies(state.resumed, plan.hooks)
     if stop is not None:

@@ -48,7 +48,8 @@ from prompty.model.request import WireRequest
 from prompty.pipeline.caching import build_cached_request
 from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import read_messages, warn_once
-from prompty.providers import PROVIDERS, Api
+from prompty.providers import PROVIDERS, RequestBase
+from prompty.providers.fitting import fit_request
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
@@ -64,8 +65,8 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
     messages = (yield from _fit_context(plan.context, plan.hooks, state, tools)) if plan.context else state.messages
     while True:
         choice = plan.choices[state.model]
-        if state.model in state.apis:
-            choice = choice._replace(api=state.apis[state.model])
+        if state.model in state.bases:
+            choice = choice._replace(base=state.bases[state.model])
         request = yield from _build_request(plan, choice, messages, tools)
         state.omitted |= request.omitted
         state.calls += 1
@@ -74,8 +75,8 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
                 request, plan.settings.max_retries, call=state.calls, model=state.model, observed=plan.observed
             )
         except ModelError as error:
-            if api := _find_wanted_api(choice, error):
-                state.apis[state.model] = api
+            if base := _find_wanted_base(choice, error):
+                state.bases[state.model] = base
                 continue
             if state.model + 1 >= len(plan.choices) or not _may_fall_back(error):
                 raise
@@ -84,9 +85,9 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
             if state.gauge:
                 state.gauge = state.gauge.learn(messages, reply.usage)
             state.count(reply, choice)
-            if reply.finish_reason in choice.api.unfinished and not reply.tool_calls:
+            if reply.finish_reason in choice.base.api.unfinished and not reply.tool_calls:
                 reply = yield from _continue_answer(plan, state, choice, request, reply)
-            state.last_reply = reply = choice.api.bind_reply(request.unmarked or request.body, reply)
+            state.last_reply = reply = choice.base.api.bind_reply(request.unmarked or request.body, reply)
             state.provider_calls += reply.provider_calls
             return (yield from _check_output(reply)) if "output" in plan.hooks.guardrails else reply
         state.model += 1
@@ -98,7 +99,7 @@ def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: Wire
 
     Its pieces are one answer: they share its timeout, they are no rounds, and no fallback is called between them.
     """
-    api = choice.api
+    api = choice.base.api
     if api.join is None:
         return (yield from _await_answer(plan, state, choice, request, reply))
     for _ in range(MAX_CONTINUATIONS):
@@ -107,7 +108,7 @@ def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: Wire
         following = build_cached_request(
             choice.agent,
             [*request.messages, reply.message()],
-            api,
+            choice.base,
             use=plan.cache_use,
             functions=request.functions,
             stream=plan.stream,
@@ -141,17 +142,17 @@ def _await_answer(plan: Plan, state: TurnState, choice: Choice, request: WireReq
                 with suppress(PromptyError):
                     yield from cancel
             raise
-        if piece.finish_reason not in choice.api.unfinished:
+        if piece.finish_reason not in choice.base.api.unfinished:
             state.count(piece, choice)
             return piece
     yield from cancel
     raise StreamCut(f"the answer was still `{reply.finish_reason}` after {MAX_POLLS:,} polls", reply, retryable=False)
 
 
-def _find_wanted_api(choice: Choice, error: ModelError) -> Api | None:
-    """Return the Responses API if a server that was asked on chat names it in its refusal, and the file leaves the
-    choice to us."""
-    if error.status not in (400, 404) or choice.api.name != "chat" or "v1/responses" not in error.cause:
+def _find_wanted_base(choice: Choice, error: ModelError) -> RequestBase | None:
+    """Return what requests to the Responses API have in common if a server that was asked on chat names it in its
+    refusal, and the file leaves the choice to us."""
+    if error.status not in (400, 404) or choice.base.api.name != "chat" or "v1/responses" not in error.cause:
         return None
     agent = choice.agent
     api = (
@@ -159,9 +160,10 @@ def _find_wanted_api(choice: Choice, error: ModelError) -> Api | None:
         .get(agent.model.provider)
         .responses_for(agent, f"the server asked for it: {error.cause}")
     )
-    if api is not None:
-        warn_once(agent, "apiType", f"requests go to the Responses API, because {api.chosen}")
-    return api
+    if api is None:
+        return None
+    warn_once(agent, "apiType", f"requests go to the Responses API, because {api.chosen}")
+    return fit_request(agent, api)
 
 
 def call_model(
@@ -206,12 +208,12 @@ def _build_request(
     plan: Plan, choice: Choice, messages: Sequence[Message], tools: Sequence[OfferedTool]
 ) -> Loop[WireRequest]:
     if "input" in plan.hooks.guardrails:
-        messages = yield from _check_input(normalize_history(messages, choice.api.call_ids))
+        messages = yield from _check_input(normalize_history(messages, choice.base.api.call_ids))
     functions = [tool.function for tool in tools]
     return build_cached_request(
         choice.agent,
         messages,
-        choice.api,
+        choice.base,
         use=plan.cache_use,
         functions=functions,
         stream=plan.stream,

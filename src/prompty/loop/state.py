@@ -19,7 +19,7 @@ from prompty.model.event import Done
 from prompty.model.message import Message, Reply, ToolCall, Usage
 from prompty.model.paused import GatedCall, Paused
 from prompty.pipeline.caching import CacheUse
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.tools.calls import error_message, result_message
 
 
@@ -31,10 +31,10 @@ class CountedReply(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model to call, and the price of its answers."""
+    """A model to call, what its requests have in common, and the price of its answers."""
 
     agent: PromptAgent
-    api: Api
+    base: RequestBase
     price: Price
 
 
@@ -104,7 +104,8 @@ class TurnState:
     - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
     - `gauge`: how tokens follow from messages, once a context budget has asked.
     - `dropped`: positions that do not fit the context; `summary` replaces them.
-    - `apis`: the APIs that servers asked for instead of the plan's, by the number of the model.
+    - `bases`: what requests have in common if a server asked for another API than the plan's, by the number of the
+      model.
     - `omitted`: options that were not sent because a model refuses them, with the reason.
     """
 
@@ -126,7 +127,7 @@ class TurnState:
     gauge: Gauge | None = None
     dropped: frozenset[int] = frozenset()
     summary: str = ""
-    apis: dict[int, Api] = field(default_factory=dict, repr=False)
+    bases: dict[int, RequestBase] = field(default_factory=dict, repr=False)
     omitted: dict[str, str] = field(default_factory=dict)
     last_reply: Reply | None = field(default=None, repr=False)
     provider_calls: tuple[ProviderCall, ...] = ()

@@ -75,7 +75,7 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
         if state.pending_batch:
             state.count_tools(state.pending_batch[1])
-        state.settle(plan.choices[0].api, reason.partition("\n")[0])  # the advice is for people
+        state.settle(plan.choices[0].base.api, reason.partition("\n")[0])  # the advice is for people
         error.messages, error.usage, error.cost = tuple(state.messages), state.usage, state.cost
         if not isinstance(error, MemoryFailed) and state.resumed is None:  # otherwise the pause can be resumed again
             yield from _save(plan, state)
@@ -105,7 +105,7 @@ def _run_rounds(plan: Plan, state: TurnState) -> Loop[object]:
         paused = yield from _run_batch(plan, state, reply, toolset)
         if paused:
             return paused
-        state.settle(plan.choices[0].api, "")
+        state.settle(plan.choices[0].base.api, "")
         yield from _save(plan, state)
         if plan.observed:
             yield Emit(MessagesChanged(tuple(state.messages)))

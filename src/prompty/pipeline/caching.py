@@ -27,7 +27,7 @@ from prompty.model.request import Function, WireRequest
 from prompty.model.structure import mark
 from prompty.parsers import parse_roles
 from prompty.pipeline.request import build_request
-from prompty.providers import PROVIDERS, Api
+from prompty.providers import PROVIDERS, Api, RequestBase
 from prompty.providers.profiles import ANTHROPIC, OPENAI
 from prompty.registry import DEFAULT
 from prompty.renderers import RENDERERS
@@ -61,7 +61,7 @@ def choose_cache_use(agent: PromptAgent, *, is_continued: bool) -> CacheUse:
 def build_cached_request(
     agent: PromptAgent,
     messages: Sequence[object],
-    api: Api,
+    base: RequestBase,
     *,
     use: CacheUse | None,
     functions: Sequence[Function] | None = None,
@@ -69,8 +69,8 @@ def build_cached_request(
     timeout: float | None = None,
 ) -> WireRequest:
     """Return the request for one call to a model, with marks for its provider's cache."""
-    request = build_request(agent, messages, api, functions=functions, stream=stream, timeout=timeout)
-    body = request.body if use is None else add_marks(agent, api, request, use)
+    request = build_request(agent, messages, base, functions=functions, stream=stream, timeout=timeout)
+    body = request.body if use is None else add_marks(agent, base.api, request, use)
     return request if body is request.body else replace(request, body=body, unmarked=request.body)
 
 

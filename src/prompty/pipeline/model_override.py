@@ -20,6 +20,8 @@ from prompty.safety.origins import parse_origin
 
 _SHORTEST_PROVIDER = 4  # letters; a shorter name is near to many others
 _MAX_EDITS = 2
+# The fields of model options by their names in a file.
+_FIELDS = {field.alias or name: name for name, field in ModelOptions.model_fields.items()}
 # The tag of a local model, as in `llava:7b`, `mixtral:8x7b-instruct-q4_0` or `llama:latest`.
 _LOCAL_TAG = re.compile(r"latest|(?:\d+x)?\d+(?:\.\d+)?[bmk]?(?:-.*)?|(?:instruct|chat|text|code|q\d).*", re.IGNORECASE)
 
@@ -32,57 +34,72 @@ def override_model(
     provider: str | None = None,
     api_type: str | None = None,
 ) -> PromptAgent:
-    """Return the agent with the caller's model and model options.
+    """Return the agent with the caller's model and model options (see `find_model_changes`)."""
+    changes = find_model_changes(agent, agent.registry, model, options, provider=provider, api_type=api_type)
+    return agent.model_copy(update=changes) if changes else agent
+
+
+def find_model_changes(
+    agent: PromptAgent,
+    registry: Registry,
+    model: str | None = None,
+    options: Mapping[str, object] | None = None,
+    *,
+    provider: str | None = None,
+    api_type: str | None = None,
+) -> dict[str, Any]:
+    """Return the fields of an agent that the caller's model and model options change.
 
     `model` is an id, or `provider:id` if the text before the first colon is a provider or a known server. If neither
     the caller nor the file names a model, it is PROMPTY_MODEL. The file's connection is not used for another provider,
     nor are `additionalProperties` if its request format differs. A known server is called at its own URL, with its own
     key.
     """
-    if model is None and provider is None and needs_model(agent):
-        model = find_default_model(agent.registry)
+    if model is None and provider is None and needs_model(agent, registry):
+        model = find_default_model(registry)
     if model is not None and provider is None:
-        provider, model = split_model(model, agent.registry)
+        provider, model = split_model(model, registry)
     changes: dict[str, Any] = {"id": model, "api_type": api_type}
     changes = {name: value for name, value in changes.items() if value is not None}
     if provider is not None:
-        profile = None if _is_provider(provider, agent.registry) else get_profile(provider)
+        profile = None if _is_provider(provider, registry) else get_profile(provider)
         changes["provider"] = profile.provider if profile else provider
         if profile:
             changes["connection"] = _connect_to(profile)
         elif provider != agent.model.provider:
             changes["connection"] = None
-        if not _has_same_format(agent, changes["provider"]):
+        if not _has_same_format(agent, changes["provider"], registry):
             changes["options"] = agent.model.options.model_copy(update={"additional_properties": None})
     replaced: list[FieldPath] = [("model", name) for name in changes if name != "options"]
     if "options" in changes:
         replaced.append(("model", "options", "additional_properties"))
     if options:
         changes["options"] = override_options(changes.get("options", agent.model.options), options)
-        names = {field.alias: name for name, field in ModelOptions.model_fields.items()}
-        written = {names.get(name, name) for name in options} - {"additional_properties"}
+        written = {_FIELDS.get(name, name) for name in options} - {"additional_properties"}
         replaced += [("model", "options", name) for name in written]
+    if not changes:
+        return {}
     chosen = agent.model.model_copy(update=changes)
     updates: dict[str, Any] = {"model": chosen, "trust": agent.trust.without(*replaced)}
     if ("id" in changes or "provider" in changes) and ACTS_AS in agent.metadata:  # it was about the file's model
         updates["metadata"] = {name: value for name, value in agent.metadata.items() if name != ACTS_AS}
-    return agent.model_copy(update=updates)
+    return updates
 
 
-def _has_same_format(agent: PromptAgent, provider: str) -> bool:
+def _has_same_format(agent: PromptAgent, provider: str, registry: Registry) -> bool:
     """Return True if a provider has the request format of the agent's own, as Azure has OpenAI's."""
-    own, providers = agent.model.provider, agent.registry[PROVIDERS]
+    own, providers = agent.model.provider, registry[PROVIDERS]
     if own == provider or not (providers.has(own) and providers.has(provider)):
         return own == provider
     api = providers.get(own).apis.get(agent.model.api_type)
     return api is not None and api == providers.get(provider).apis.get(agent.model.api_type)
 
 
-def needs_model(agent: PromptAgent) -> bool:
+def needs_model(agent: PromptAgent, registry: Registry) -> bool:
     """Return True if the file names no model and its provider needs one. A host's executor may choose its own."""
     if agent.model.id or agent.trust.lacks("model", "id"):
         return False
-    return not agent.registry[EXECUTORS].is_registered(agent.model.provider)
+    return not registry[EXECUTORS].is_registered(agent.model.provider)
 
 
 def find_default_model(registry: Registry) -> str | None:
@@ -147,11 +164,11 @@ def _connect_to(profile: Profile) -> ApiKeyConnection | AnonymousConnection:
 
 def override_options(file_options: ModelOptions, options: Mapping[str, object]) -> ModelOptions:
     """Return model options with the caller's, by their names in a file or in Python. None removes an option."""
-    names = {field.alias or name: name for name, field in ModelOptions.model_fields.items()}
-    by_name = {names.get(name, name): value for name, value in options.items()}
+    by_name = {_FIELDS.get(name, name): value for name, value in options.items()}
+    known = _FIELDS.values()
     for name in by_name:
-        if name not in ModelOptions.model_fields:
-            hint = did_you_mean(nearest(str(name), names))
+        if name not in known:
+            hint = did_you_mean(nearest(str(name), _FIELDS))
             raise RequestError(
                 f"unknown model option `{name}`", f"{hint}Provider-specific options go under `additionalProperties`."
             )
@@ -161,6 +178,8 @@ def override_options(file_options: ModelOptions, options: Mapping[str, object]) 
         first = error.errors(include_url=False, include_input=False)[0]
         cause = f"the model option `{first['loc'][0]}` is invalid: {first['msg']}"
         raise RequestError(cause, "Write it as under `model.options:` in a file.") from None
+    if not file_options.model_fields_set:
+        return valid
     changes = {name: getattr(valid, name) for name in by_name}
     if changes.get("additional_properties") and file_options.additional_properties:
         changes["additional_properties"] = {**file_options.additional_properties, **changes["additional_properties"]}

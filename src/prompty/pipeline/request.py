@@ -12,9 +12,8 @@ from prompty.model.request import Function, WireRequest
 from prompty.model.tool import FunctionTool, McpTool, runs_at_provider
 from prompty.model.trust import FieldKind, refuse_credential
 from prompty.pipeline.history import normalize_history
-from prompty.providers import PROVIDERS, Api, RequestPreview, has_server
+from prompty.providers import PROVIDERS, Api, RequestBase, RequestPreview, has_server
 from prompty.providers.credentials import check_header, find_target
-from prompty.providers.fitting import fit_agent
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tools.kinds import check_function_name, check_tool_target, project_tools
 from prompty.tools.toolbox import describe_custom_tools
@@ -23,18 +22,20 @@ from prompty.wire.structured import build_function, parse_structured
 
 NO_MODEL = "the prompt names no model"
 MODEL_VARIABLE = "PROMPTY_MODEL"
+_LISTS = ("anthropic-beta",)  # headers with a list, to which the file and an API both add
 
 
 def build_request(
     agent: PromptAgent,
     messages: Sequence[object],
-    api: Api,
+    base: RequestBase,
     *,
     functions: Sequence[Function] | None = None,
     stream: bool = False,
     timeout: float | None = None,
 ) -> WireRequest:
     """Return the request for one call to a model, with a repaired history."""
+    api = base.api
     is_named = agent.model.id or agent.trust.lacks("model", "id")
     if not is_named and api.path:  # a host's executor may choose its own model
         others = f"write `model: <id>` in the file, or set {MODEL_VARIABLE}."
@@ -45,16 +46,15 @@ def build_request(
     read = normalize_history(read_messages(messages), api.call_ids)
     if agent.tools:
         check_hosted_servers(agent)
-    fitted = fit_agent(agent, api)
-    for option, reason in fitted.omitted.items():
+    for option, reason in base.omitted.items():
         warn_once(agent, option, f"`{option}` is not sent: {reason}")
-    body = api.request(fitted.agent, read, offered)
+    body = api.request(base, read, offered)
     body.pop("stream", None)  # the caller chooses whether to stream
     return WireRequest(
         path=api.path,
         body=api.stream_body(body) if stream else body,
-        headers=_add_file_headers(agent, api.headers(fitted.agent)),
-        omitted=fitted.omitted,
+        headers=_add_file_headers(agent, api.headers(base)),
+        omitted=base.omitted,
         stream=stream,
         timeout=timeout,
         messages=read,
@@ -63,12 +63,13 @@ def build_request(
 
 
 def _add_file_headers(agent: PromptAgent, headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers of a request with those of the file's connection."""
+    """Return the headers of an API with those of the file's connection."""
     written = getattr(agent.model.connection, "headers", None)
     if not written:
         return headers
     own = {name.lower(): check_header(f"the header '{name}' of the connection", text) for name, text in written.items()}
-    return {**own, **headers}
+    joined = {name: f"{own[name]},{headers[name]}" for name in _LISTS if name in own and name in headers}
+    return {**own, **headers, **joined}
 
 
 def check_hosted_servers(agent: PromptAgent) -> None:

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
-from weakref import ref
 
 from prompty.errors import RequestError, WrongArgument
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.message import Json, Message, Reply
-from prompty.model.request import Function, WireRequest, WrittenTool
+from prompty.model.request import Function, OutputSchema, WireRequest, WrittenTool
 from prompty.model.tool import ToolDefinition, runs_at_provider
 from prompty.providers.credentials import check_trust, unusable_connection
 from prompty.providers.endpoint import Endpoint, append_path
@@ -25,6 +25,7 @@ from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 if TYPE_CHECKING:
     from prompty.wire.stream import Decoder  # with all events, which only a call needs
+    from prompty.wire.structured import StrictOneOf
 
 
 class Bytes(Protocol):
@@ -142,9 +143,33 @@ def turn_messages(reply: Reply, results: Sequence[Message]) -> list[Message]:
     return [reply.message(), *results]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestBase:
+    """What the requests to one model have in common. `fit_request` makes it once for each model of a run."""
+
+    api: "Api"
+    model: str
+    """The id of the model, as it is sent."""
+    options: ModelOptions
+    """The options as the model takes them, with the tools that the provider runs under `additional_properties`."""
+    omitted: Mapping[str, str] = field(default_factory=dict)
+    """The options that are not sent because the model refuses them, by their names in the file, with the reason."""
+    output: OutputSchema | None = None
+    """The schema of the answer."""
+    hosted: tuple[ToolDefinition, ...] = ()
+    """The tools that the provider runs."""
+    reasoning: str | None = None
+    """The file's choice of a field for thoughts, on servers that have several."""
+    refusal: "StrictOneOf | None" = None
+    """A `oneOf` in a strict schema, which no API takes."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Api:
     """One API of a provider.
+
+    `request` writes a body, and `headers` those of its headers that are no credentials, from what all requests to a
+    model have in common.
 
     `stream_body` changes a request body into one for a stream. `options` maps model options to their wire names,
     `operation` is the name of the API in telemetry, and `call_ids` matches the call ids that it accepts. If servers
@@ -161,12 +186,12 @@ class Api:
 
     path: str
     name: str = ""
-    request: Callable[[PromptAgent, Sequence[Message], Sequence[Function]], Json]
+    request: Callable[[RequestBase, Sequence[Message], Sequence[Function]], Json]
     reply: Callable[[Json], Reply]
     tool_messages: Callable[[Reply, Sequence[Message]], list[Message]] = turn_messages
     decoder: "Callable[[], Decoder] | None" = None
     stream_body: Callable[[Json], Json] = lambda body: body
-    headers: Callable[[PromptAgent], Mapping[str, str]] = lambda _: {}
+    headers: Callable[[RequestBase], Mapping[str, str]] = lambda _: {}
     options: Mapping[str, str] = field(default_factory=dict)
     operation: str = "chat"
     call_ids: re.Pattern[str] = ANY_ID
@@ -183,18 +208,6 @@ class Api:
         """Return a reply as it must be stored. Some models refuse their own thoughts after something before them has
         changed."""
         return self.bind(body, reply) if self.bind else reply
-
-
-class _ChosenApi(NamedTuple):
-    """An API, and the objects whose ids are its key. The agent may be gone, and another may have its id."""
-
-    api: Api
-    agent: ref[PromptAgent]
-    others: tuple[object, ...]
-
-
-_chosen_apis: dict[tuple[int, int, int, bool], _ChosenApi] = {}
-_MAX_CHOSEN = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -277,27 +290,13 @@ class Provider:
         A written `apiType` is obeyed. If the file has none, an OpenAI model that needs Responses gets it.
         """
         profile = self.profile(agent)
-        offered = bool(agent.tools) if offers_tools is None else offers_tools
-        key = (id(agent), id(self), id(profile), offered)
-        if (known := _chosen_apis.get(key)) is not None and known.agent() is agent:
-            return known.api
-        api = self._choose_api(agent, profile, offers_tools=offered)
-        if len(_chosen_apis) >= _MAX_CHOSEN:
-            _chosen_apis.clear()
-        _chosen_apis[key] = _ChosenApi(api, ref(agent), (self, profile))
-        return api
-
-    def _choose_api(self, agent: PromptAgent, profile: Profile, *, offers_tools: bool) -> Api:
         facts, chosen = self._find_facts(agent, profile), None
         if profile.name == "openai" and self._may_choose_responses(agent):
             chosen = _find_tool_of_responses(agent)
-            if facts is not None:
-                chosen = chosen or find_need_of_responses(facts, agent.model.options, offers_tools=offers_tools)
-        api = self.api("responses" if chosen else agent.model.api_type)
-        api = api.adapt(api, profile) if api.adapt else api
-        if facts is None:
-            return replace(api, chosen=chosen) if chosen else api
-        return replace(api.fit(api, facts) if api.fit else api, facts=facts, chosen=chosen)
+            if facts is not None and not chosen:
+                offered = bool(agent.tools) if offers_tools is None else offers_tools
+                chosen = find_need_of_responses(facts, agent.model.options, offers_tools=offered)
+        return _specialize(self.api("responses" if chosen else agent.model.api_type), profile, facts, chosen)
 
     def responses_for(self, agent: PromptAgent, reason: str) -> Api | None:
         """Return the Responses API for an agent whose server asks for it, if the file leaves the choice to us."""
@@ -325,6 +324,15 @@ class Provider:
             f"Write `apiType:` with one of {', '.join(self.apis)}.",
             keys=("model", "apiType"),
         )
+
+
+@lru_cache(maxsize=128)
+def _specialize(api: Api, profile: Profile, facts: ModelFacts | None, chosen: str | None) -> Api:
+    """Return an API as a server and a model take it."""
+    api = api.adapt(api, profile) if api.adapt else api
+    if facts is None:
+        return replace(api, chosen=chosen) if chosen else api
+    return replace(api.fit(api, facts) if api.fit else api, facts=facts, chosen=chosen)
 
 
 def _find_tool_of_responses(agent: PromptAgent) -> str | None:
@@ -386,4 +394,3 @@ def register_model_facts(host: str, match: str, /, **facts: object) -> None:
     For example: `register_model_facts("openai", "house-model-.*", temperature="refused")`.
     """
     add_facts(host, match, facts)
-    _chosen_apis.clear()

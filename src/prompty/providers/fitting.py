@@ -1,23 +1,23 @@
-"""Fit an agent's model options to what its model takes, and find what the model would refuse.
+"""Fit requests to what their model takes, and find what the model would refuse.
 
 Only sampling options that the model refuses are left out, with a warning. Anything else is sent as the file says, and
 `additionalProperties` cross unchanged: a stale fact must not block what the server would take.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
 from typing import Any
 
 from prompty.errors import RequestError, Severity
 from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import runs_at_provider
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.providers.facts import EFFORTS, ModelFacts, get_effort, get_tools_fact, read_package_facts
 from prompty.providers.provider_tools import add_provider_tools
-from prompty.wire.request import list_dropped_options, map_options
+from prompty.wire.request import get_output_schema, list_dropped_options, map_options
+from prompty.wire.structured import find_strict_one_of
 
 # Sampling options: the fact about each, and the value that a server assumes.
 _SAMPLING = {
@@ -32,42 +32,26 @@ _STORED = ("store", "background", "conversation", "previous_response_id")
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted:
-    """An agent whose options fit its model. `omitted` has the options that were left out, by their names in the file,
-    with the reason."""
-
-    agent: PromptAgent
-    omitted: Mapping[str, str] = field(default_factory=dict)
-
-
-def fit_agent(agent: PromptAgent, api: Api) -> Fitted:
-    """Return the agent as its model takes it."""
-    plain = api.facts is None and api.chosen is None and agent.model.options.reasoning_effort is None
-    if plain and not any(map(runs_at_provider, agent.tools)):
-        return Fitted(agent=agent)
-    return _fit(SameAgent(agent), api)
-
-
-class SameAgent:
-    """A key for a cache: an agent is the same only if it is the same object."""
-
-    __slots__ = ("agent",)
-
-    def __init__(self, agent: PromptAgent) -> None:
-        self.agent: PromptAgent = agent
-
-    def __hash__(self) -> int:
-        return id(self.agent)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SameAgent) and other.agent is self.agent
+def fit_request(agent: PromptAgent, api: Api) -> RequestBase:
+    """Return what the requests of an agent to an API have in common, as its model takes it."""
+    hosted = tuple([tool for tool in agent.tools if runs_at_provider(tool)])
+    options, omitted = _fit_options(agent, api)
+    chosen = agent.metadata.get("reasoning")
+    return RequestBase(
+        api=api,
+        model=agent.model.id,
+        options=options,
+        omitted=omitted,
+        output=get_output_schema(agent),
+        hosted=hosted,
+        reasoning=chosen if isinstance(chosen, str) else None,
+        refusal=next(find_strict_one_of(agent), None),
+    )
 
 
-@lru_cache(maxsize=256)
-def _fit(key: SameAgent, api: Api) -> Fitted:
-    agent, facts = key.agent, api.facts
-    options = agent.model.options
+def _fit_options(agent: PromptAgent, api: Api) -> tuple[ModelOptions, dict[str, str]]:
+    """Return an agent's options as its model takes them, and those that were left out, with the reason."""
+    options, facts = agent.model.options, api.facts
     omitted: dict[str, str] = {}
     changes: dict[str, Any] = {}
     if facts is not None:
@@ -84,10 +68,7 @@ def _fit(key: SameAgent, api: Api) -> Fitted:
     if api.path and any(map(runs_at_provider, agent.tools)):  # a host's executor may have its own way to offer them
         extra = changes.get("additional_properties") or options.additional_properties or {}
         changes["additional_properties"] = add_provider_tools(agent, api, extra)
-    if not changes:
-        return Fitted(agent=agent, omitted=omitted)
-    model = agent.model.model_copy(update={"options": options.model_copy(update=changes)})
-    return Fitted(agent=agent.model_copy(update={"model": model}), omitted=omitted)
+    return options.model_copy(update=changes) if changes else options, omitted
 
 
 def _alias(name: str) -> str:
@@ -207,21 +188,14 @@ class ModelRefusal:
 
 
 def find_refusals(
-    agent: PromptAgent,
-    api: Api,
-    *,
-    offers_tools: bool,
-    last_role: str = "user",
-    today: date | None = None,
+    base: RequestBase, *, offers_tools: bool, last_role: str = "user", today: date | None = None
 ) -> Iterator[ModelRefusal]:
-    """Yield what the agent's model refuses in its requests.
-
-    `agent` is the agent as it is sent (see `fit_agent`), and `last_role` the role of the last message.
-    """
-    if api.facts is None:
+    """Yield what a model refuses in its requests. `last_role` is the role of the last message."""
+    facts = base.api.facts
+    if facts is None:
         return
-    request = _Request(agent, api, api.facts, map_options(agent.model.options, api.options))
-    yield from _find_end(agent.model.id, api.facts, today or date.today())
+    request = _Request(base, facts, map_options(base.options, base.api.options))
+    yield from _find_end(base.model, facts, today or date.today())
     yield from request.find_wrong_api(offers_tools=offers_tools)
     yield from request.find_sampling()
     yield from request.find_effort()
@@ -272,13 +246,12 @@ def _is_tuned(facts: ModelFacts) -> bool:
 class _Request:
     """A request to be compared with facts. `parameters` are its options, by their names in the request."""
 
-    agent: PromptAgent
-    api: Api
+    base: RequestBase
     facts: ModelFacts
     parameters: Json
 
     def find_wrong_api(self, *, offers_tools: bool) -> Iterator[ModelRefusal]:
-        model, api = self.facts.id, self.api.name
+        model, api = self.facts.id, self.base.api.name
         apis, sure = self.facts.find("apis")
         if apis is not None and api not in apis:
             message = f"{model} does not answer on {api}"
@@ -287,13 +260,13 @@ class _Request:
         elif offers_tools:
             yield from self._find_refused_tools(api)
         structured, sure = self.facts.find("structured")
-        if structured is not None and api not in structured and (self.agent.outputs or self.agent.result_schema):
+        if structured is not None and api not in structured and self.base.output:
             message = f"{model} takes no schema for its answer on {api}"
             yield self._refuse("model-refuses", "outputs", message, _use(structured), sure=sure)
 
     def _find_refused_tools(self, api: str) -> Iterator[ModelRefusal]:
         model = self.facts.id
-        for name in ("tools", *((get_tools_fact(get_effort(self.agent.model.options)),) if api == "chat" else ())):
+        for name in ("tools", *((get_tools_fact(get_effort(self.base.options)),) if api == "chat" else ())):
             fact, sure = self.facts.find(name)
             if fact == "refused":
                 use = "Use another model." if name == "tools" else "Write `apiType: responses`."
@@ -303,7 +276,7 @@ class _Request:
                 yield self._refuse("model-refuses", "tools", message, "If not, write `apiType: responses`.", sure=False)
 
     def find_sampling(self) -> Iterator[ModelRefusal]:
-        effort = get_effort(self.agent.model.options)
+        effort = get_effort(self.base.options)
         for name, (fact_name, default) in _SAMPLING.items():
             if name not in self.parameters:
                 continue
@@ -321,7 +294,7 @@ class _Request:
 
     def find_effort(self) -> Iterator[ModelRefusal]:
         effort, name = self._find_sent_effort()
-        accepted, sure = self.facts.find(f"effort_{self.api.name}")
+        accepted, sure = self.facts.find(f"effort_{self.base.api.name}")
         if effort is None or accepted is None or effort in accepted:
             return
         message = f"{self.facts.id} has no reasoning effort '{effort}'"
@@ -329,7 +302,7 @@ class _Request:
         yield self._refuse("option-refused", name, message, fix, sure=sure)
 
     def _find_sent_effort(self) -> tuple[str | None, str]:
-        name = {"responses": "reasoning.effort", "messages": "output_config.effort"}.get(self.api.name)
+        name = {"responses": "reasoning.effort", "messages": "output_config.effort"}.get(self.base.api.name)
         if name is None:
             effort = self.parameters.get("reasoning_effort")
             return effort if isinstance(effort, str) else None, "reasoning_effort"
@@ -353,7 +326,7 @@ class _Request:
             yield self._refuse("option-refused", name, message, f"Write `{highest}`.", sure=sure)
 
     def find_limits(self) -> Iterator[ModelRefusal]:
-        name = self.api.options.get("max_output_tokens", "")
+        name = self.base.api.options.get("max_output_tokens", "")
         limit, (most, _) = self.parameters.get(name), self.facts.find("max_output")
         if not isinstance(limit, int):
             return
@@ -370,7 +343,7 @@ class _Request:
         thinking = self.parameters.get("thinking")
         if isinstance(thinking, dict) and thinking.get("type") == "disabled":
             return False
-        return is_reasoning(self.facts, get_effort(self.agent.model.options))
+        return is_reasoning(self.facts, get_effort(self.base.options))
 
     def find_other(self, last_role: str) -> Iterator[ModelRefusal]:
         for name in ("stop", "seed"):
@@ -384,11 +357,11 @@ class _Request:
         if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
             yield from self._find_forced_choice()
         for parameter, name in (("max_tokens", "max_tokens_on_chat"), ("response_format", "image_response_format")):
-            applies = self.api.name == ("chat" if parameter == "max_tokens" else "images")
+            applies = self.base.api.name == ("chat" if parameter == "max_tokens" else "images")
             fact, sure = self.facts.find(name)
             if applies and parameter in self.parameters and fact == "refused":
                 yield self._refuse("option-refused", parameter, f"{self.facts.id} refuses it", "Remove it.", sure=sure)
-        if last_role == "assistant" and self.api.name == "messages":
+        if last_role == "assistant" and self.base.api.name == "messages":
             fact, sure = self.facts.find("prefill")
             if fact in ("refused", "unknown"):
                 message = f"{self.facts.id} refuses a conversation that ends with an assistant message"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from prompty.errors import RequestError
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.request import WrittenTool
 from prompty.model.tool import ProviderTool, ToolDefinition, WebFetchTool, WebSearchTool, runs_at_provider
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 
 # Tools that only one of the two APIs has, and what to use on the other.
 _INSTEAD = {
@@ -91,10 +91,14 @@ _OTHER_KEYS = ("mcp_servers", "web_search_options", "plugins")
 
 def list_provider_tools(agent: PromptAgent) -> list[str]:
     """Return the names of the tools that the provider runs, also of those under `additionalProperties`."""
-    extra = agent.model.options.additional_properties or {}
+    return _list_names(filter(runs_at_provider, agent.tools), agent.model.options)
+
+
+def _list_names(hosted: Iterable[ToolDefinition], options: ModelOptions) -> list[str]:
+    extra = options.additional_properties or {}
     raw = extra.get("tools") if isinstance(extra.get("tools"), list) else []
     return [
-        *(tool.name for tool in agent.tools if runs_at_provider(tool)),
+        *(tool.name for tool in hosted),
         *(str(entry.get("type")) for entry in raw or () if isinstance(entry, dict) and not _is_function(entry)),
         *(name for name in _OTHER_KEYS if extra.get(name) is not None),
     ]
@@ -104,10 +108,11 @@ def _is_function(entry: Mapping[str, Any]) -> bool:
     return entry.get("type") in ("function", "custom") or ("type" not in entry and "input_schema" in entry)
 
 
-def refuse_provider_tools(agents: Iterable[PromptAgent]) -> None:
-    """Raise RequestError for a tool that the provider runs, in an agent or in one of its fallbacks."""
-    for agent in agents:
-        for name in list_provider_tools(agent):
+def refuse_provider_tools(bases: Iterable[RequestBase]) -> None:
+    """Raise RequestError for a tool that the provider runs, in what the requests to a model or to one of its fallbacks
+    have in common."""
+    for base in bases:
+        for name in _list_names(base.hosted, base.options):
             raise RequestError(
                 f"the tool '{name}' runs at the provider, which this call does not allow",
                 "Remove `provider_tools=False`, or the tool.",

@@ -12,7 +12,7 @@ from prompty.model.content import AudioPart, FilePart, ImagePart, TextPart
 from prompty.model.message import Json, Message
 from prompty.model.request import Function, OutputSchema
 from prompty.model.trust import FieldPath
-from prompty.wire.structured import find_strict_one_of, output_schema
+from prompty.wire.structured import StrictOneOf, output_schema
 
 # These two are in no table: one depends on the tools, the other is passed through.
 _UNMAPPED = {"allow_multiple_tool_calls", "additional_properties"}
@@ -55,9 +55,9 @@ def get_output_schema(agent: PromptAgent) -> OutputSchema | None:
     return agent.result_schema
 
 
-def refuse_one_of(agent: PromptAgent) -> None:
+def refuse_one_of(found: StrictOneOf | None) -> None:
     """Raise RequestError for a `oneOf` in a strict schema, which the API would refuse."""
-    for found in find_strict_one_of(agent):
+    if found:
         raise RequestError(found.cause, found.fix, keys=found.keys)
 
 

@@ -208,23 +208,24 @@ def _cast_to_struct(result: object, output_type: type[T]) -> T:
     return decoded
 
 
-def with_output_type(agent: PromptAgent, output_type: type[Any]) -> PromptAgent:
-    """Return the agent with the schema of a type. Raise RequestError if the file declares other outputs."""
+def find_result_schema(agent: PromptAgent, output_type: type[Any]) -> OutputSchema | None:
+    """Return the schema of the answer that a type adds to a file without outputs, or None. Raise RequestError if the
+    file declares other outputs."""
     try:
         root = _read_schema(cast_type(Hashable, output_type))
     except TypeError:  # it is not hashable, or it is a WrongArgument, which is raised again
         root = _read_schema.__wrapped__(output_type)
     if root is None:
-        return agent
+        return None
     if not agent.outputs:
-        return agent.model_copy(update={"result_schema": _close_schema(root)})
+        return _close_schema(root)
     for problem in _find_disagreements(output_schema(agent), root, root, ""):
         name = getattr(output_type, "__name__", str(output_type))
         raise RequestError(
             f"the file's `outputs` and {name} disagree: {problem}",
             "Change one of them, or remove `outputs:` from the file: the type has its own schema.",
         )
-    return agent
+    return None
 
 
 @lru_cache(maxsize=256)

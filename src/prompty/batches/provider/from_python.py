@@ -20,7 +20,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.citation import parse_citations, parse_provider_calls
 from prompty.model.message import Usage
 from prompty.pricing import get_pricer
-from prompty.wire.structured import cast, with_output_type
+from prompty.wire.structured import cast, find_result_schema
 
 _OPTIONS = ("model", "options", "outputs_mode", "registry", "provider_tools")
 Ended = Result[Any] | Exception
@@ -38,7 +38,8 @@ def run_rows(
         raise RequestError(f"`{unknown[0]}` has no effect in a provider batch", "Remove it, or provider_batch=True.")
     settings = Settings(**options)
     agent = load_agent(source, settings)
-    typed = agent if output_type is None else with_output_type(agent, output_type)
+    schema = None if output_type is None else find_result_schema(agent, output_type)
+    typed = agent.model_copy(update={"result_schema": schema}) if schema else agent
     with TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         inputs = [_write_row(row) for row in rows]

@@ -9,7 +9,7 @@ from typing import cast
 
 from prompty.batches.job import BatchJob
 from prompty.drivers.run import Invocation, Run
-from prompty.drivers.target import HttpTarget, describe_failure, resolve_api, resolve_target
+from prompty.drivers.target import HttpTarget, describe_failure, resolve_base, resolve_target
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.loop.effects import CallModel, Emit, Loop
 from prompty.loop.options import Settings
@@ -76,8 +76,8 @@ class RowCalls:
     def _start(self, inputs: Mapping[str, object]) -> Loop[Done | Paused]:
         invocation = Invocation(operation="invoke", source=self.agent, inputs=inputs, settings=self._settings)
         run = Run(invocation, self.agent)
-        apis = [self.target.api, *(resolve_api(agent) for agent in run.agents[1:])]
-        return run_loop(run.plan(apis, run.hooks(), observed=False), run.state)
+        bases = [self.target.base, *(resolve_base(agent) for agent in run.agents[1:])]
+        return run_loop(run.plan(bases, run.hooks(), observed=False), run.state)
 
 
 def _advance(loop: Loop[Done | Paused]) -> CallModel:

@@ -13,7 +13,7 @@ from prompty.model.request import WireRequest
 from prompty.providers import Api, RequestPreview
 from prompty.providers.credentials import Access, Variables, check_header, find_access, find_url
 from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
-from prompty.providers.fitting import fit_agent
+from prompty.providers.fitting import fit_request
 from prompty.providers.http.transports import Transports
 from prompty.providers.profiles import ANTHROPIC, Profile, find_profile
 from prompty.providers.sdk import SdkClients
@@ -76,7 +76,7 @@ def find_server(agent: PromptAgent) -> Profile:
 def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     """Return the URL and headers of a request for people to read."""
     profile = find_server(agent)
-    version = api.headers(fit_agent(agent, api).agent).get("anthropic-version") or str(profile.api_version)
+    version = api.headers(fit_request(agent, api)).get("anthropic-version") or str(profile.api_version)
     key = f"${profile.key or _VARIABLES.key}"
     credential = f"Authorization: Bearer {key}" if version == ANTHROPIC.api_version else f"x-api-key: {key}"
     anonymous = isinstance(agent.model.connection, AnonymousConnection)

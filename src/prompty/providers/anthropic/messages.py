@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
-from prompty.model.agent import PromptAgent
 from prompty.model.citation import Citation
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.delta import (
@@ -28,7 +27,7 @@ from prompty.model.delta import (
 from prompty.model.message import INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage, user
 from prompty.model.request import Function
 from prompty.model.tool import McpTool
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.providers.anthropic.provider_tools import BETA, write_anthropic_tool
 from prompty.providers.citations import (
     TextPlaces,
@@ -45,7 +44,6 @@ from prompty.safety.json import may_have_surrogates, read_json, repair_json
 from prompty.wire.json_bytes import INVALID_JSON, PARAGRAPH, as_count, as_mapping, as_text
 from prompty.wire.request import (
     get_inline_data,
-    get_output_schema,
     have_same_words,
     is_url,
     map_options,
@@ -94,13 +92,13 @@ _TRANSIENT = ("overloaded_error", "rate_limit_error", "api_error", "timeout_erro
 
 
 def request(
-    agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
+    base: RequestBase, messages: Sequence[Message], functions: Sequence[Function], *, is_bound: bool = False
 ) -> Json:
     """Return the body of a request. If `is_bound`, the model refuses thoughts after a change."""
-    refuse_one_of(agent)
-    options = agent.model.options
+    refuse_one_of(base.refusal)
+    options = base.options
     extra = options.additional_properties or {}
-    body: Json = {"max_tokens": _get_default_limit(extra), **map_options(options, OPTIONS), "model": agent.model.id}
+    body: Json = {"max_tokens": _get_default_limit(extra), **map_options(options, OPTIONS), "model": base.model}
     body["messages"] = []
     instructions = [message for message in messages if message.role in INSTRUCTION_ROLES]
     if len(instructions) == len(messages):  # the API needs a user message
@@ -116,10 +114,9 @@ def request(
     if tools and options.allow_multiple_tool_calls is False:
         choice = extra.get("tool_choice") or {"type": "auto"}
         body["tool_choice"] = {**choice, "disable_parallel_tool_use": True}
-    output = get_output_schema(agent)
-    if output and output.strict:  # the API takes no other
+    if base.output and base.output.strict:  # the API takes no other
         config = cast(Json, body.get("output_config") or {})
-        body["output_config"] = {**config, "format": {"type": "json_schema", "schema": output.schema}}
+        body["output_config"] = {**config, "format": {"type": "json_schema", "schema": base.output.schema}}
     return body
 
 
@@ -148,15 +145,11 @@ def _join_instructions(messages: Sequence[Message]) -> str | list[Json]:
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def headers(agent: PromptAgent) -> Mapping[str, str]:
+def headers(base: RequestBase) -> Mapping[str, str]:
     """Return the header of the API version that has sampling options, if the prompt sets one, and that of the
-    beta that has MCP servers, beside those that the file asks for."""
-    betas: Mapping[str, str] = {}
-    if any(isinstance(tool, McpTool) and tool.execution == "provider" for tool in agent.tools):
-        written = getattr(agent.model.connection, "headers", None) or {}
-        own = [value for name, value in written.items() if name.lower() == "anthropic-beta"]
-        betas = {"anthropic-beta": ",".join([*own, BETA])}
-    options = agent.model.options
+    beta that has MCP servers."""
+    betas = {"anthropic-beta": BETA} if any(isinstance(tool, McpTool) for tool in base.hosted) else {}
+    options = base.options
     given = options.model_fields_set
     if not given or (_SAMPLING.isdisjoint(given) and not options.additional_properties):
         return betas

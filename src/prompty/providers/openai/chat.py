@@ -12,18 +12,16 @@ from hashlib import sha256
 from typing import Any, cast
 
 from prompty.errors import ModelError, Refused, RequestError, StreamCut
-from prompty.model.agent import PromptAgent
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.delta import CitationAdded, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
-from prompty.providers import Api, find_endpoint_profile
+from prompty.providers import Api, RequestBase
 from prompty.providers.citations import parse_annotations
 from prompty.providers.profiles import OPENAI, Profile
 from prompty.wire.json_bytes import as_count, as_mapping, as_text
 from prompty.wire.request import (
     get_inline_data,
-    get_output_schema,
     is_url,
     map_options,
     merge_tools,
@@ -56,23 +54,19 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 
 
 def request(
-    agent: PromptAgent,
-    messages: Sequence[Message],
-    functions: Sequence[Function],
-    profile: Profile | None = None,
+    base: RequestBase, messages: Sequence[Message], functions: Sequence[Function], profile: Profile = OPENAI
 ) -> Json:
-    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes. Without one that
-    is the server of the file's endpoint."""
-    model, profile = agent.model, profile or find_endpoint_profile(agent)
-    refuse_one_of(agent)
-    body: Json = {**map_options(model.options, _list_options(profile)), "model": model.id}
-    body["messages"] = _messages_to_wire(messages, _apply_choice(agent, profile) if agent.metadata else profile)
+    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes."""
+    options = base.options
+    refuse_one_of(base.refusal)
+    body: Json = {**map_options(options, _list_options(profile)), "model": base.model}
+    body["messages"] = _messages_to_wire(messages, _choose_reasoning(profile, base.reasoning))
     body.pop("tools", None)
-    if tools := merge_tools(model.options, functions, function_to_wire):
+    if tools := merge_tools(options, functions, function_to_wire):
         body["tools"] = tools
-        if model.options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in profile.unsupported:
-            body["parallel_tool_calls"] = model.options.allow_multiple_tool_calls
-    if output := get_output_schema(agent):
+        if options.allow_multiple_tool_calls is not None and "parallel_tool_calls" not in profile.unsupported:
+            body["parallel_tool_calls"] = options.allow_multiple_tool_calls
+    if output := base.output:
         format_ = {"name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": format_}
     return body
@@ -95,15 +89,11 @@ def _list_options(profile: Profile) -> dict[str, str]:
     return {name: names.get(wire, wire) for name, wire in OPTIONS.items() if wire not in profile.unsupported}
 
 
-def _apply_choice(agent: PromptAgent, profile: Profile) -> Profile:
+def _choose_reasoning(profile: Profile, chosen: str | None) -> Profile:
     """Return the profile with the file's own choice of a field for reasoning: `metadata: {reasoning: reasoning}`,
     `reasoning_content` or `none`."""
-    chosen = (agent.metadata or {}).get("reasoning")
-    return _choose(profile, chosen) if isinstance(chosen, str) and chosen in _REASONING_CHOICES else profile
-
-
-@lru_cache(maxsize=64)
-def _choose(profile: Profile, chosen: str) -> Profile:
+    if chosen is None or chosen not in _REASONING_CHOICES:
+        return profile
     field = _REASONING_CHOICES[chosen]
     if field is None:
         return replace(profile, reasoning=None, extras=False, longest_id=OPENAI.longest_id)

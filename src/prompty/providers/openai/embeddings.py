@@ -4,21 +4,20 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from prompty.errors import EmptyReply, RequestError
-from prompty.model.agent import PromptAgent
 from prompty.model.content import TextPart
 from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.request import Function
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.wire.json_bytes import as_count, as_mapping
 
 
-def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
+def request(base: RequestBase, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """Return the body of a request: one text is a string, several are an array. Chat options are not sent."""
     texts = [part.value for message in messages for part in message.content if isinstance(part, TextPart)]
     if not texts:
         raise RequestError("there is no text to embed", "Write some text in the body of the prompt.")
-    body = {"model": agent.model.id, "input": texts[0] if len(texts) == 1 else texts}
-    return {**(agent.model.options.additional_properties or {}), **body}
+    body = {"model": base.model, "input": texts[0] if len(texts) == 1 else texts}
+    return {**(base.options.additional_properties or {}), **body}
 
 
 def reply(payload: Json) -> Reply:

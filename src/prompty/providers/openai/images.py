@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from prompty.errors import EmptyReply
-from prompty.model.agent import PromptAgent
 from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.request import Function
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.wire.json_bytes import as_count, as_mapping
 
 
-def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
+def request(base: RequestBase, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """Return the body of a request: the prompt is the text of the last user message. Chat options are not sent."""
     prompt = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    return {**(agent.model.options.additional_properties or {}), "model": agent.model.id, "prompt": prompt}
+    return {**(base.options.additional_properties or {}), "model": base.model, "prompt": prompt}
 
 
 def reply(payload: Json) -> Reply:

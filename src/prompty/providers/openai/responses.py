@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from prompty.errors import EmptyReply, ModelError, Refused, RequestError, ResponseFailed, StreamCut
-from prompty.model.agent import PromptAgent
 from prompty.model.citation import Citation
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.delta import (
@@ -24,7 +23,7 @@ from prompty.model.delta import (
 )
 from prompty.model.message import APPROVAL, INSTRUCTION_ROLES, Json, Message, Reply, ToolCall, Usage
 from prompty.model.request import Function
-from prompty.providers import Api
+from prompty.providers import Api, RequestBase
 from prompty.providers.citations import (
     PROVIDER_ITEMS,
     TextPlaces,
@@ -38,7 +37,6 @@ from prompty.providers.openai.provider_tools import write_openai_tool
 from prompty.wire.json_bytes import PARAGRAPH, as_count, as_mapping, as_text
 from prompty.wire.request import (
     get_inline_data,
-    get_output_schema,
     have_same_words,
     is_url,
     map_options,
@@ -77,18 +75,18 @@ _CLIENT_CALLS = (
 _TRANSIENT = (None, "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "vector_store_timeout")
 
 
-def request(agent: PromptAgent, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
+def request(base: RequestBase, messages: Sequence[Message], functions: Sequence[Function]) -> Json:
     """Return the body of a request (004)."""
-    refuse_one_of(agent)
-    options = agent.model.options
-    body: Json = {**map_options(options, OPTIONS), "model": agent.model.id}
+    refuse_one_of(base.refusal)
+    options = base.options
+    body: Json = {**map_options(options, OPTIONS), "model": base.model}
     body |= _messages_to_wire(messages, stored=body.get("store") is not False)
     body.pop("tools", None)
     if tools := merge_tools(options, functions, _function_to_wire):
         body["tools"] = tools
         if options.allow_multiple_tool_calls is not None:
             body["parallel_tool_calls"] = options.allow_multiple_tool_calls
-    if output := get_output_schema(agent):
+    if output := base.output:
         format_ = {"type": "json_schema", "name": SCHEMA_NAME, "strict": output.strict, "schema": output.schema}
         body["text"] = {**cast(Json, body.get("text") or {}), "format": format_}
     return body
