@@ -131,21 +131,47 @@ def test_a_text_that_cannot_hold_secrets_is_not_changed_by_masking(text: str) ->
 
 @given(secrets, st.lists(st.text(ALNUM, min_size=1, max_size=7), max_size=3))
 def test_a_short_sensitive_value_inside_a_secret_does_not_break_its_shape(secret: Secret, values: list[str]) -> None:
-    redactor = Redactor([*values, secret.core[:3]])
+    redactor = Redactor([*values, secret.core[:4]])
     masked = redactor.mask(secret.text)
-    assert secret.core[3:] not in masked
+    assert secret.core[4:] not in masked
 
 
 def test_a_redactor_masks_values_of_any_kind_and_those_of_its_parent() -> None:
     parent = Redactor()
-    redactor = Redactor([{"pin": 4711, "names": ["Ada", None, True]}], parent=parent)
+    redactor = Redactor([{"pin": 4711, "names": ["Adam", None, True]}], parent=parent)
     parent.hide(['a "quoted" value'])
-    text = json.dumps({"pin": 4711, "text": 'Ada has a "quoted" value', "true": True})
+    text = json.dumps({"pin": 4711, "text": 'Adam has a "quoted" value', "true": True})
     assert redactor.mask(text) == f'{{"pin": {MASK}, "text": "{MASK} has {MASK}", "true": true}}'
 
 
 def test_values_that_are_too_short_are_left_alone() -> None:
-    assert Redactor(["abc", "abcd"], shortest=4).mask("abc abcd") == f"abc {MASK}"
+    assert Redactor(["1", "abc", "abcd"]).mask("1 abc abcd") == f"1 abc {MASK}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "A-{}-7",
+        "_{}_",
+        "id={}&n=1",
+        '"{}"',
+        "¿{}?",
+        "line\n{}",
+        "— {}",
+        "%3D{}",
+        "\x1b[31m{}\x1b[0m",
+        "私は{}です",
+    ],
+)
+def test_a_value_is_masked_where_no_letter_continues_it(text: str) -> None:
+    for one in (text, json.dumps(text), json.dumps(json.dumps(text))):
+        assert Redactor(["Adam"]).mask(one.replace("{}", "Adam")) == one.replace("{}", MASK)
+
+
+@pytest.mark.parametrize("text", ["Adamant", "MacAdam", "Adam1", "20Adam26", "Adamé", "Abrahamadam"])
+def test_nothing_is_masked_inside_a_word(text: str) -> None:
+    assert Redactor(["Adam", "adam"]).mask(f"before {text} after") == f"before {text} after"
 
 
 def test_the_texts_and_numbers_inside_a_value_are_found_wherever_it_keeps_them() -> None:

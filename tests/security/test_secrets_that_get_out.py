@@ -133,12 +133,9 @@ def test_the_key_of_a_fallback_is_a_secret_wherever_it_is_repeated() -> None:
     assert "plain-key" not in mask_secrets("the server said plain-key-of-a-fallback")
 
 
-def test_an_input_that_is_bound_to_a_tool_is_in_no_trace_or_recording_even_if_the_tool_repeats_it(
-    tmp_path: Path,
-) -> None:
-    text = """---
+BOUND = """---
 model: {id: m, provider: scripted}
-inputs: {account: string}
+inputs: {account: {kind: string, sensitive: true}}
 tools:
   - name: look
     kind: function
@@ -149,15 +146,28 @@ user:
 Look.
 """
 
+
+@pytest.mark.parametrize(
+    ("text", "account", "is_masked"),
+    [
+        (BOUND, "account-0815", True),
+        (BOUND.replace(", sensitive: true", ""), "account-0815", False),
+        (BOUND, "1", False),  # every "1" of the trace would be masked
+    ],
+)
+def test_a_bound_input_is_in_no_trace_or_recording_if_it_is_sensitive(
+    text: str, account: str, is_masked: bool, tmp_path: Path
+) -> None:
     def look(at: str, account: str) -> str:
         return f"{account} has been {at}"
 
     trace_to(f"file:{tmp_path / 'traces'}", capture="wire")
     try:
         with Script(call("look", at="here"), "Done."), Recorder(tmp_path / "one.jsonl"):
-            assert turn(loads(text), {"account": "account-0815"}, tools=[look]) == "Done."
+            assert turn(loads(text), {"account": account}, tools=[look]) == "Done."
     finally:
         Tracer.clear()
     written = [*(tmp_path / "traces").iterdir(), tmp_path / "one.jsonl"]
     assert "has been here" in "".join(path.read_text() for path in written)
-    assert [path.name for path in written if "account-0815" in path.read_text()] == []
+    shown = [path.name for path in written if f"{account} has been here" in path.read_text()]
+    assert shown == ([] if is_masked else [path.name for path in written])

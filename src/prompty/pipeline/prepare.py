@@ -20,8 +20,6 @@ from prompty.pipeline.load import StrPath, open_agent
 from prompty.pipeline.places import BODY
 from prompty.pipeline.validate import (
     ExtraInputs,
-    find_bound_names,
-    find_plain_names,
     resolve_kind,
     to_plain_inputs,
     validate_run_inputs,
@@ -252,14 +250,13 @@ def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderEr
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
-    """Record inputs, with sensitive ones and those bound to tools masked."""
+    """Record inputs, with sensitive ones masked."""
     interceptors = active_interceptors()
     if not span.live and not interceptors:
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
-    masked = sensitive | find_bound_names(agent) | find_plain_names(agent)
-    hidden = [value for name, value in given.items() if name in masked or is_credential_name(name)]
+    hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
     hidden += [one.default for one in agent.inputs if one.sensitive]
     for interceptor in interceptors:
         interceptor.hide(hidden)
@@ -267,4 +264,4 @@ def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] |
         return
     remember_secrets(secrets_in(agent))
     span.hide(hidden)
-    span.record("inputs", {name: MASK if name in masked else value for name, value in given.items()})
+    span.record("inputs", {name: MASK if name in sensitive else value for name, value in given.items()})

@@ -46,7 +46,7 @@ def find_bound_names(agent: PromptAgent) -> frozenset[str]:
 
 
 def find_plain_names(agent: PromptAgent) -> frozenset[str]:
-    """Return the plain texts in bindings. A caller may pass an input of such a name. A text can be a secret."""
+    """Return the plain texts in bindings. A caller may pass an input of such a name."""
     bindings = (binding for tool in agent.tools for binding in tool.bindings.values())
     return frozenset(text for binding in bindings if (text := binding.plain_text) is not None)
 

@@ -64,6 +64,9 @@ _URL_USER = re.compile(r"://[^/?#@\s]*@")
 _URL_VALUE = re.compile(r"([?&](?!api-version=)[^=&#\s]*=)[^&#\s]+")
 _QUERY = re.compile(r"(?<=[\w/.}])\?[^\s'\"?=]*=[^\s'\"]*")  # of a URL in a line
 _BARE_VALUE = re.compile(r"(?!(?:null|true|false)\b)[^\s\"'&,;}\\]{4,}(?:;\s?[^\s\"';\\]+)*")
+# Before a value: an escape of JSON or Python, of a URL, or of a terminal.
+_ESCAPE = re.compile(r"(?:\\(?:[abfnrtv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|%[0-9a-fA-F]{2}|\[[0-9;]{0,20}[A-Za-z])\Z")
+_FIRST_WITHOUT_SPACES = "\u0e00"
 _QUOTE = re.compile(r"(?<!\\)(\\*+)([\"'])|\n")
 _ASSIGNMENT = re.compile(r"^([ \t]*(?:-[ \t]+)?[\"']?([A-Za-z][\w.-]{0,99})[\"']?[ \t]*[:=][ \t]*)(\S.*)$")
 
@@ -104,7 +107,9 @@ class Redactor:
     A redactor with a `parent` also masks the parent's values.
     """
 
-    def __init__(self, values: Iterable[object] = (), *, shortest: int = 1, parent: "Redactor | None" = None) -> None:
+    def __init__(
+        self, values: Iterable[object] = (), *, shortest: int = SHORTEST_NAMED, parent: "Redactor | None" = None
+    ) -> None:
         self._values: frozenset[str] = frozenset()
         self._long: tuple[str, ...] = ()
         self._short: tuple[str, ...] = ()
@@ -117,8 +122,12 @@ class Redactor:
     def __contains__(self, text: str) -> bool:
         return text in self._values
 
-    def hide(self, values: Iterable[object], *, shortest: int = 1) -> bool:
-        """Mask the texts and numbers in these values from now on, including in JSON. Return True if there were any."""
+    def hide(self, values: Iterable[object], *, shortest: int = SHORTEST_NAMED) -> bool:
+        """Mask the texts and numbers in these values from now on, including in JSON. Return True if there were any.
+
+        A value is masked only where no other letter or digit continues it, and not if it is shorter than `shortest`:
+        a customer called "1" would blank every number.
+        """
         texts = [text for value in values for text in leaves(value) if len(text) >= shortest]
         if not texts:
             return False
@@ -216,8 +225,20 @@ def _mask(text: str) -> str:
 def _replace(values: tuple[str, ...], text: str) -> str:
     for value in values:
         if value in text:
-            text = text.replace(value, MASK)
+            text = re.sub(re.escape(value), _mask_alone, text)
     return text
+
+
+def _mask_alone(found: re.Match[str]) -> str:
+    """Return the mask of a value, or the value if it is part of a longer word. An escape before it is not a letter."""
+    text, start, end = found.string, found.start(), found.end()
+    continues = _is_in_word(text[start - 1 : start + 1]) and not _ESCAPE.search(text, max(start - 24, 0), start)
+    return found[0] if continues or _is_in_word(text[end - 1 : end + 1]) else MASK
+
+
+def _is_in_word(pair: str) -> bool:
+    """Return True if two characters belong to one word. Thai, Chinese and others have no spaces between words."""
+    return len(pair) == 2 and pair.isalnum() and max(pair) < _FIRST_WITHOUT_SPACES
 
 
 def _has_shape_hint(text: str) -> bool:

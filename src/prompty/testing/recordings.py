@@ -27,7 +27,6 @@ from prompty.providers import AsyncTransport, Provider, Transport, TransportInte
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport
 from prompty.safety.redaction import (
     MASK,
-    SHORTEST_NAMED,
     SHORTEST_SECRET,
     Redactor,
     is_credential_name,
@@ -63,7 +62,7 @@ class RecordedRequest:
 def hide_inputs(hidden: Redactor, values: Iterable[object]) -> None:
     """Mask sensitive inputs in a recording. Numbers stay, because masking them would break the JSON."""
     texts = (text for value in values for text in leaves(value) if not _NUMBER.fullmatch(text))
-    hidden.hide(texts, shortest=SHORTEST_NAMED)
+    hidden.hide(texts)
 
 
 def create_mask(agent: PromptAgent, request: WireRequest, hidden: Redactor, transport: object = None) -> Mask:

@@ -23,7 +23,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
-from prompty.safety.redaction import SHORTEST_NAMED, Redactor, remember_secrets
+from prompty.safety.redaction import Redactor, remember_secrets
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import (
     TOOL_KINDS,
@@ -98,9 +98,7 @@ def add_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[Htt
 def _redactor_for(secret: str) -> Redactor:
     """Return a redactor for a secret, and the password in it, in every form in which a service may repeat them."""
     texts = (secret, secret.partition(":")[2])
-    return Redactor(
-        [(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts], shortest=SHORTEST_NAMED
-    )
+    return Redactor([(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts])
 
 
 def _base64(text: str) -> str:
