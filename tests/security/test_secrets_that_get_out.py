@@ -12,7 +12,7 @@ from prompty.analysis.explain import explain
 from prompty.errors import LoadError
 from prompty.model.agent import secrets_in
 from prompty.safety.redaction import mask_line, mask_secrets, mask_url, remember_secrets
-from prompty.testing import Recorder, Script, call
+from prompty.testing import Player, Recorder, Script, call
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
@@ -167,7 +167,43 @@ def test_a_bound_input_is_in_no_trace_or_recording_if_it_is_sensitive(
             assert turn(loads(text), {"account": account}, tools=[look]) == "Done."
     finally:
         Tracer.clear()
-    written = [*(tmp_path / "traces").iterdir(), tmp_path / "one.jsonl"]
-    assert "has been here" in "".join(path.read_text() for path in written)
-    shown = [path.name for path in written if f"{account} has been here" in path.read_text()]
-    assert shown == ([] if is_masked else [path.name for path in written])
+    written = "".join(path.read_text() for path in tmp_path.rglob("*.jsonl"))
+    assert "has been here" in written
+    assert (account in written) is not is_masked
+    assert is_masked or written.count(f"{account} has been here") > 1
+
+
+RATE = """---
+model: m
+tools:
+  - {name: rate, kind: function, parameters: {country: string}, bindings: {country: Switzerland}}
+---
+user:
+Which rate?
+"""
+
+
+def test_a_bound_value_is_no_secret_of_other_prompts(tmp_path: Path) -> None:
+    loads(RATE)
+    agent = loads("---\nmodel: m\n---\nuser:\nWhere is Bern?\n")
+    path = tmp_path / "one.jsonl"
+    with Script("In Switzerland."), Recorder(path):
+        assert invoke(agent) == "In Switzerland."
+    with Player(path):
+        assert invoke(agent) == "In Switzerland."
+
+
+def test_a_bound_value_is_masked_in_the_runs_of_its_prompt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def rate(country: str) -> str:
+        raise ValueError(f"there is no rate for {country}")
+
+    trace_to(f"file:{tmp_path / 'traces'}")
+    try:
+        with Recorder(tmp_path / "one.jsonl"), Script(call("rate"), "Done.") as script:
+            assert turn(loads(RATE), tools=[rate]) == "Done."
+    finally:
+        Tracer.clear()
+    texts = [caplog.text, *(path.read_text() for path in tmp_path.rglob("*.jsonl"))]
+    assert sum("there is no rate for" in text for text in texts) == 3  # the log, the trace and the recording
+    assert [text for text in texts if "Switzerland" in text] == []
+    assert "Switzerland" not in str(script.requests[-1])

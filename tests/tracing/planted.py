@@ -129,7 +129,7 @@ def prompt(planted: Planted, url: str, name: str) -> str:
             "profile": {"kind": "object", "sensitive": True, "default": {}},
             "remark": {"kind": "string", "sensitive": True, "default": planted.bare("default of a sensitive input")},
             "db_password": {"kind": "string", "default": planted.bare("default of an input of a telling name")},
-            "account": {"kind": "string"},
+            "account": {"kind": "string", "sensitive": True},
             "user_token": {"kind": "string"},
         },
         "tools": [

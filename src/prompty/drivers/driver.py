@@ -17,6 +17,7 @@ from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.options import Settings
+from prompty.model.agent import PromptAgent, mask_bound_values
 from prompty.model.event import Delta, Event
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
@@ -43,8 +44,10 @@ class Outcome(Generic[V]):
 class Host:
     """The host's side of one run."""
 
-    def __init__(self, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None) -> None:
-        self._settings, self._summary, self._spans = settings, summary, spans
+    def __init__(
+        self, agent: PromptAgent, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None
+    ) -> None:
+        self._agent, self._settings, self._summary, self._spans = agent, settings, summary, spans
         self.session: MemorySession | None = MemorySession(settings.memory) if settings.memory is not None else None
         self.is_listening: bool = settings.on_event is not None or spans is not None
 
@@ -64,7 +67,7 @@ class Host:
         """Fail closed after an exception: deny for gate and guardrails, None for a summary."""
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
-        logger.error("The host's function for %s raised.\n%s", type(question).__name__, masked_traceback(error))
+        self._log("The host's function for %s raised.\n%s", type(question).__name__, error)
         match question:
             case AskGate(calls):
                 return [Verdict(False, "the gate failed")] * len(calls)
@@ -89,15 +92,17 @@ class Host:
             with self.inside_session():
                 self._notify(self._settings.on_event, event)
 
-    @staticmethod
-    def _notify(listener: Callable[[Event], object], event: Event) -> None:
+    def _notify(self, listener: Callable[[Event], object], event: Event) -> None:
         try:
             listener(event)
         except Exception as error:
-            logger.error("A listener raised on %s.\n%s", type(event).__name__, masked_traceback(error))
+            self._log("A listener raised on %s.\n%s", type(event).__name__, error)
+
+    def _log(self, text: str, name: str, error: Exception) -> None:
+        logger.error(text, name, mask_bound_values(self._agent, masked_traceback(error)))
 
 
-NO_HOST = Host(Settings())  # shared by runs without host functions
+NO_HOST = Host(PromptAgent(), Settings())  # shared by runs without host functions
 
 
 Moment = float | None

@@ -329,7 +329,7 @@ class Run:
         summary = summarizer(self._context, start, self.agent.registry)
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
-        host = Host(settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
+        host = Host(self.agent, settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
         # The first connection of a process imports the provider, which a trace would show as a hole.
         with begin("connect") if spans else NULL_SPAN:
             tools = None

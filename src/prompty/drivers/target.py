@@ -8,7 +8,7 @@ from typing import Any, cast
 from prompty.drivers.span_attributes import begin_call_span, record_reply
 from prompty.errors import TIMED_OUT, ModelError, PromptyError
 from prompty.loop.effects import CallModel, Effect
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, mask_bound_values
 from prompty.model.connection import ReferenceConnection
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.request import Function, WireRequest
@@ -85,9 +85,9 @@ class HttpTarget:
         self.transport = wrap(self.transport, begin)
 
     def mask(self, text: str) -> str:
-        """Mask the credentials of the transport: a server that knows them may repeat them in an error."""
+        """Mask the credentials of the transport and what tools bind: a server may repeat them in an error."""
         masked: str = getattr(self.transport, "masked", mask_secrets)(text)
-        return masked
+        return mask_bound_values(self.agent, masked)
 
 
 class PairTarget:
@@ -115,7 +115,7 @@ class PairTarget:
         return request.stream
 
     def mask(self, text: str) -> str:
-        return mask_secrets(text)
+        return mask_bound_values(self.agent, text)
 
     def _executor(self, request: WireRequest) -> ExecutorProtocol:
         """Return the executor. That of a provider offers the functions of the run."""

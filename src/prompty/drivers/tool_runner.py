@@ -12,7 +12,7 @@ from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
 from prompty.loop.policy import get_tool_policies, list_policies
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, mask_bound_values
 from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
@@ -129,7 +129,7 @@ class ToolRunner:
         try:
             call = self.tools[planned.call.name].prepare(planned.arguments, self._inputs, context)
         except PromptyError as error:
-            raise NotRun(str(error)) from error
+            raise NotRun(self._mask(str(error))) from error
         if self.session is not None and self.session.is_locked:
             call = self.session.wrap_tool(call, is_async=self.is_async(planned))
         if self._spans is None:
@@ -149,11 +149,15 @@ class ToolRunner:
             return not_run(planned, error)
         self._errors[planned.key] = error
         if not isinstance(error, ReportedFailure):
-            logger.error("The tool '%s' raised.\n%s", planned.call.name, masked_traceback(error))
-        message = failure_message(planned.call, error)
+            logger.error("The tool '%s' raised.\n%s", planned.call.name, self._mask(masked_traceback(error)))
+        message = failure_message(planned.call, error, self._mask)
         if not (isinstance(error, PromptyError) and self._is_child(planned.call.name)):
             return message
         return replace(message, usage=error.usage, cost=error.cost)  # paid, although it failed
+
+    def _mask(self, text: str) -> str:
+        """Mask the values that the agent's tools bind, which neither the model nor a log may see."""
+        return mask_bound_values(self._agent, text)
 
     def _is_child(self, name: str) -> bool:
         return any(isinstance(tool, PromptyTool) and tool.name == name for tool in self._agent.tools)

@@ -38,7 +38,7 @@ from prompty.loop.policy import combine_policies
 from prompty.loop.state import Plan, TurnState, check_policies
 from prompty.loop.stop import Progress
 from prompty.loop.turn import run_loop
-from prompty.model.agent import PromptAgent, secrets_in
+from prompty.model.agent import PromptAgent, list_bound_values, secrets_in
 from prompty.model.event import Done, Event
 from prompty.model.message import Json, Message, Reply
 from prompty.model.paused import GatedCall, Paused
@@ -122,7 +122,7 @@ async def turn(
 
 def _to_data(agent: PromptAgent) -> Json:
     """Return an agent that was built in code. One that was loaded from a file has its secrets in it."""
-    if agent.path is not None or any(secrets_in(agent)):
+    if agent.path is not None or any(secrets_in(agent)) or list_bound_values(agent):
         raise RequestError(
             "the history of a workflow cannot hold this agent: it was loaded from a file, or has a secret",
             "Pass the path of its file, which a worker loads.",

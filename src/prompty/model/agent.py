@@ -20,7 +20,7 @@ from prompty.model.tool import DeclaredTools, bind_inputs
 from prompty.model.trust import HOST_BUILT, FieldPath, Trust
 from prompty.registry import AGENT_PICKLER, DEFAULT, Registry, import_object
 from prompty.safety.html import to_text, write_table
-from prompty.safety.redaction import MASK, is_credential_name, leaves, mask_secrets, mask_url
+from prompty.safety.redaction import MASK, Redactor, is_credential_name, leaves, mask_secrets, mask_url
 
 
 class Format(Definition):
@@ -263,18 +263,27 @@ _URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
     """Yield an agent's secrets.
 
-    These are the credentials of its connections, values bound to tool parameters, and defaults and options whose name
-    looks like a credential.
+    These are the credentials of its connections, and defaults and options whose name looks like a credential.
     """
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
         yield from _credentials(getattr(tool, "connection", None))
     yield from _named_secrets(agent.metadata.get("fallbacks"))
     for tool in agent.tools:
-        for binding in tool.bindings.values():
-            yield from leaves(binding.value.get_secret_value() if binding.value else None)
         options = getattr(tool, "options", None) or {}
         yield from leaves([value for name, value in options.items() if is_credential_name(name)])
+
+
+def list_bound_values(agent: PromptAgent) -> list[str]:
+    """Return the values that tools bind. They are masked in the runs of this agent, and not in those of others: a value
+    may be a common word."""
+    values = (binding.value for tool in agent.tools for binding in tool.bindings.values() if binding.value)
+    return [*leaves([value.get_secret_value() for value in values])]
+
+
+def mask_bound_values(agent: PromptAgent, text: str) -> str:
+    """Mask the values that tools bind, and secrets, in a text of one of this agent's runs."""
+    return Redactor(list_bound_values(agent)).mask(text)
 
 
 def _named_secrets(value: object) -> Iterator[str]:

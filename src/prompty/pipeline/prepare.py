@@ -9,7 +9,7 @@ from dataclasses import replace
 from secrets import randbits, token_hex
 
 from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, WrongArgument
-from prompty.model.agent import FileLine, PromptAgent, secrets_in
+from prompty.model.agent import FileLine, PromptAgent, list_bound_values, secrets_in
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
 from prompty.model.marker import find_role_line
 from prompty.model.message import Message, parse_messages
@@ -250,14 +250,14 @@ def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderEr
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
-    """Record inputs, with sensitive ones masked."""
+    """Record inputs, with sensitive ones masked. The values that tools bind are masked in the whole run."""
     interceptors = active_interceptors()
     if not span.live and not interceptors:
         return
     given = dict(inputs or {})
     sensitive = {one.name for one in agent.inputs if one.sensitive}
     hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
-    hidden += [one.default for one in agent.inputs if one.sensitive]
+    hidden += [*(one.default for one in agent.inputs if one.sensitive), *list_bound_values(agent)]
     for interceptor in interceptors:
         interceptor.hide(hidden)
     if not span.live:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import cast, get_args
@@ -165,11 +165,11 @@ def error_message(call: ToolCall, text: str) -> Message:
     return result_message(call, f"Error: {mask_secrets(text)}", is_error=True)
 
 
-def failure_message(call: ToolCall, error: Exception) -> Message:
+def failure_message(call: ToolCall, error: Exception, mask: Callable[[str], str] = mask_secrets) -> Message:
     """Return the message for a call that raised. It does not reveal which model failed where."""
     located = isinstance(error, ModelError) or (isinstance(error, PromptyError) and error.problem is not None)
     reason = str(getattr(error, "cause", error) if located else error).strip() or type(error).__name__
-    return error_message(call, f"Tool '{call.name}' failed: {reason}")
+    return error_message(call, f"Tool '{call.name}' failed: {mask(reason)}")
 
 
 def _to_parts(value: object) -> list[ContentPart]:
