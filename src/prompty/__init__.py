@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from prompty.drivers.stream import AsyncPromptyStream as AsyncPromptyStream, PromptyStream as PromptyStream
     from prompty.errors import ModelError as ModelError, PromptyError as PromptyError
     from prompty.loop.context import Context as Context, Tokens as Tokens
-    from prompty.loop.effects import Verdict as Verdict
     from prompty.loop.policy import Guardrails as Guardrails, deny as deny, later as later, rewrite as rewrite
     from prompty.loop.stop import Budget as Budget, Stop as Stop
     from prompty.model.agent import PromptAgent as PromptAgent
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
         tool_result as tool_result,
         user as user,
     )
-    from prompty.model.paused import GatedCall as GatedCall, Paused as Paused
+    from prompty.model.paused import Paused as Paused
     from prompty.pipeline.dotenv import load_env as load_env
     from prompty.pipeline.load import load as load, loads as loads
     from prompty.pipeline.prepare import (
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
         render as render,
     )
     from prompty.pipeline.variants import variants as variants
-    from prompty.registry import Registry as Registry
+    from prompty.registry import Registry as Registry, aclose as aclose, close as close
     from prompty.steering import Steering as Steering
     from prompty.tools.function import ToolContext as ToolContext, tool as tool
     from prompty.tools.toolbox import bind_tools as bind_tools

@@ -1,5 +1,6 @@
-"""The events of a run, for `on_event` and `stream.events()`."""
+"""The events of a run, for `on_event` and `stream.events()`, and what a function that gates a call gets and returns."""
 
+from prompty.loop.effects import Verdict as Verdict
 from prompty.model.event import (
     CitationAdded as CitationAdded,
     Compacted as Compacted,
@@ -30,3 +31,4 @@ from prompty.model.event import (
     ToolProgress as ToolProgress,
     ToolStarted as ToolStarted,
 )
+from prompty.model.paused import GatedCall as GatedCall

@@ -2,7 +2,8 @@
 
 A `Registry` is one configuration. `load(path, registry=…)` ties an agent to it, and every later lookup goes through
 `agent.registry`, so that several configurations can live in one process. Without that argument, and for the
-`register_…` functions, it is `DEFAULT`. A registry also owns the prompts that were loaded for it.
+`register_…` functions, it is `DEFAULT`. A registry also owns the prompts that were loaded for it, and its `clients`:
+what its calls keep open.
 """
 
 import sys
@@ -11,8 +12,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
 
+from prompty.clients import Clients
 from prompty.errors import RequestError, UnknownName, WrongArgument
 
 if TYPE_CHECKING:
@@ -196,6 +198,8 @@ class PromptCache:
 class Registry:
     """One configuration: all that is registered by name, and the endpoints that the host trusts with credentials.
 
+    As a context manager, it closes its clients at the end.
+
     `dotenv` are variables of a `.env` file, for the prompts that name them. `prompts` are the files that `load` has
     read.
     """
@@ -207,6 +211,7 @@ class Registry:
         self.dotenv: Mapping[str, str] = {}
         self.connections: Connections = Connections()
         self.prompts: PromptCache = PromptCache()
+        self.clients: Clients = Clients()
         self._tables: dict[str, Implementations[Any]] = {}
 
     def __getitem__(self, kind: ExtensionPoint[T]) -> Implementations[T]:
@@ -214,6 +219,18 @@ class Registry:
         if (table := self._tables.get(kind.name)) is None:
             table = self._tables.setdefault(kind.name, Implementations(kind.name, BUILT_IN.get(kind.name)))
         return table
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clients.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.clients.aclose()
 
     def __deepcopy__(self, _memo: object) -> "Registry":
         return self  # a copy of an agent uses the same configuration
@@ -225,3 +242,17 @@ class Registry:
 
 
 DEFAULT = Registry()
+
+
+def close() -> None:
+    """Close what calls keep open: connections to models, and sessions with MCP servers and their processes.
+
+    Calls under way end first, and the next call opens what it needs again. An event loop that runs in another thread
+    closes its own. One that does not run keeps its connections until it ends, so call `aclose` in it.
+    """
+    DEFAULT.clients.close()
+
+
+async def aclose() -> None:
+    """Like `close`, from async code: the running event loop closes its own connections, too."""
+    await DEFAULT.clients.aclose()

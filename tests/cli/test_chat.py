@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prompty import GatedCall, load
+from prompty import load
 from prompty.cli.chat import Conversation
 from prompty.cli.turns import Approver
+from prompty.events import GatedCall
 from prompty.memory import InProcessMemory
 from tests.terminal import PROMPTY, Terminal
 

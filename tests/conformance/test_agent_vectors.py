@@ -12,7 +12,6 @@ import pytest
 
 from prompty import (
     CancelToken,
-    GatedCall,
     Guardrails,
     Message,
     PromptAgent,
@@ -23,7 +22,7 @@ from prompty import (
     turn_async,
 )
 from prompty.errors import Cancelled, GuardrailError, IterationsExceeded, PromptyError
-from prompty.events import Done, Event, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
+from prompty.events import Done, Event, GatedCall, MessagesChanged, RunCancelled, ToolFinished, ToolStarted
 from tests.conformance.test_vectors import Vector, vectors
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat

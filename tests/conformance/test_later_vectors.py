@@ -16,7 +16,6 @@ from azure.core.credentials import AccessToken
 
 from prompty import (
     CancelToken,
-    GatedCall,
     Guardrails,
     PromptAgent,
     Registry,
@@ -28,7 +27,7 @@ from prompty import (
     turn,
 )
 from prompty.errors import Cancelled, InputError, IterationsExceeded, ModelError, RequestError
-from prompty.events import Event, ToolFinished
+from prompty.events import Event, GatedCall, ToolFinished
 from prompty.providers import register_connection
 from prompty.providers.http.client import _load_certificates
 from prompty.providers.models import ListedModel, list_models

@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema_rs
 from hypothesis import strategies as st
 
-from prompty import GatedCall, Guardrails, PromptAgent, rewrite
+from prompty import Guardrails, PromptAgent, rewrite
+from prompty.events import GatedCall
 from prompty.safety.redaction import MASK
 from prompty.testing import call
 from prompty.tools.function import Handler, ToolOptions, get_signature

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from prompty import GatedCall, Guardrails, Paused, PromptAgent, deny, later, loads, rewrite, tool
+from prompty import Guardrails, Paused, PromptAgent, deny, later, loads, rewrite, tool
 from prompty.analysis.check import check_text
 from prompty.errors import LoadError, PausedRefused, RequestError, ToolError
+from prompty.events import GatedCall
 from prompty.memory import InProcessMemory
 from prompty.testing import Script, call
 from tests.conversations.turns import scripted

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from prompty import GatedCall, Guardrails, Message, ModelError, Steering, deny, rewrite, tool, user
+from prompty import Guardrails, Message, ModelError, Steering, deny, rewrite, tool, user
 from prompty.errors import GuardrailError, RequestError, ResultError
-from prompty.events import Done, FellBack, MessagesChanged, Retry, ToolFinished
+from prompty.events import Done, FellBack, GatedCall, MessagesChanged, Retry, ToolFinished
 from prompty.testing import Fault, Script, answer, call
 from tests.conversations.turns import assert_history_is_legal, scripted
 from tests.ways import SYNC, Way, sync_and_async

@@ -31,7 +31,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from prompty import GatedCall, Guardrails, Message, Paused, PromptAgent, ToolCall, deny, rewrite, tool
+from prompty import Guardrails, Message, Paused, PromptAgent, ToolCall, deny, rewrite, tool
 from prompty.durable import use_result
 from prompty.durable.envelope import seal
 from prompty.durable.performer import Performer
@@ -39,6 +39,7 @@ from prompty.durable.temporal import PromptyPlugin, answer, find_pause, steer, t
 from prompty.durable.temporal_worker import KnownTurn, Missing
 from prompty.durable.temporal_workflow import SentMessages, encode
 from prompty.errors import RequestError
+from prompty.events import GatedCall
 from prompty.loop.effects import AskGate, CheckGuardrail, DescribeTools, PlannedCall, Summarise
 from prompty.memory import InProcessMemory
 from prompty.messages import TextPart

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from prompty import GatedCall, Message, ToolCall
+from prompty import Message, ToolCall
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, RequestError
-from prompty.events import Done, Event, MessagesChanged
+from prompty.events import Done, Event, GatedCall, MessagesChanged
 from prompty.loop.effects import (
     AskGate,
     CallModel,

@@ -10,8 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from prompty import Budget, Message, Stop, ToolCall, Usage, Verdict, assistant, tool_result, user
+from prompty import Budget, Message, Stop, ToolCall, Usage, assistant, tool_result, user
 from prompty.errors import BudgetSpent, Cancelled, ModelError, PromptyError, RequestError
+from prompty.events import Verdict
 from prompty.loop.effects import OfferedTool
 from prompty.loop.options import Settings
 from prompty.loop.state import Choice, Hooks, Plan

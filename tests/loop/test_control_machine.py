@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from prompty import Context, GatedCall, Message, Paused, Tokens, Verdict, deny, later
+from prompty import Context, Message, Paused, Tokens, deny, later
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, ResultError
-from prompty.events import Done, Event
+from prompty.events import Done, Event, GatedCall, Verdict
 from prompty.loop.effects import (
     AskGate,
     CallModel,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import prompty
-from prompty import GatedCall, Guardrails, Message, Paused, ToolCall, deny, later, rewrite, user
+from prompty import Guardrails, Message, Paused, ToolCall, deny, later, rewrite, user
 from prompty.errors import GuardrailError, PausedRefused
-from prompty.events import ToolFinished, ToolGated, ToolStarted
+from prompty.events import GatedCall, ToolFinished, ToolGated, ToolStarted
 from prompty.memory import InProcessMemory
 from tests import hosted
 from tests.hosted import FUNCTION, Json, agent_at, answer

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from prompty import CancelToken, GatedCall, ModelError, Stop, ToolContext, tool, turn, turn_async
+from prompty import CancelToken, ModelError, Stop, ToolContext, tool, turn, turn_async
 from prompty.errors import Cancelled
-from prompty.events import Event, Retry, RunCancelled, TextDelta, ToolFinished, ToolStarted
+from prompty.events import Event, GatedCall, Retry, RunCancelled, TextDelta, ToolFinished, ToolStarted
 from prompty.model.message import Reply
 from prompty.testing import Fault, Script, call
 from prompty.testing.encoding import WIRES as ENCODINGS

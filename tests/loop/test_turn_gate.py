@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from prompty import GatedCall, ToolCall, Verdict, deny
+from prompty import ToolCall, deny
 from prompty.errors import BudgetSpent, RequestError
-from prompty.events import ToolGated, ToolStarted
+from prompty.events import GatedCall, ToolGated, ToolStarted, Verdict
 from prompty.safety.redaction import MASK
 from prompty.testing import Script, call
 from tests.loop.bodies import results_in

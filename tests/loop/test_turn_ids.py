@@ -4,8 +4,8 @@ from itertools import chain, pairwise
 
 import pytest
 
-from prompty import GatedCall, ToolCall, ToolContext
-from prompty.events import ToolFinished, ToolGated, ToolStarted
+from prompty import ToolCall, ToolContext
+from prompty.events import GatedCall, ToolFinished, ToolGated, ToolStarted
 from prompty.testing import Script
 from tests.loop.bodies import APIS, assert_taken, calls_in, results_in
 from tests.ways import Seen, Way, agent_of, every_wire, whole_and_streamed

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import prompty
 from prompty import Message, PromptAgent, ToolCall, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError, ResultError, UnknownName
 from prompty.events import ModelReply, TextDelta
@@ -320,7 +321,7 @@ def own_agent(server: Server) -> Iterator[PromptAgent]:
     register_provider("own", OWN)
     agent = agent_of("own").model_copy(update={"metadata": {"port": server.port}})
     yield agent
-    TRANSPORTS.close()
+    prompty.close()
 
 
 def test_a_provider_of_ones_own_speaks_a_known_wire(server: Server, own_agent: PromptAgent) -> None:

@@ -10,7 +10,7 @@ from prompty import invoke, invoke_async
 from prompty.errors import ModelError
 from prompty.model.request import WireRequest
 from prompty.providers.endpoint import create_endpoint
-from prompty.providers.http.client import AsyncHttpTransport, HttpTransport
+from prompty.providers.http.client import AsyncHttpTransport, AsyncPool, HttpTransport, Pool
 from tests.loopback import Hold, Server
 from tests.machine import time_factor
 from tests.transports.subject import Subject
@@ -58,13 +58,14 @@ def test_a_silent_server_costs_no_more_than_the_timeout(
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_server_that_reads_nothing_costs_no_more_than_the_timeout(way: str) -> None:
     with create_server(("127.0.0.1", 0)) as listening:
-        endpoint = create_endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}", {})
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        endpoint = create_endpoint(url, {})
         large = WireRequest(path="/", body={"text": "x" * 30_000_000}, headers={}, timeout=TIMEOUT)
 
         async def send() -> bytes:
-            return await AsyncHttpTransport(endpoint, lambda: asyncio.sleep(0)).send(large)
+            return await AsyncHttpTransport(endpoint, AsyncPool(url), lambda: asyncio.sleep(0)).send(large)
 
         start = time.monotonic()
         with pytest.raises(ModelError, match="in time"):
-            HttpTransport(endpoint).send(large) if way == "sync" else asyncio.run(send())
+            HttpTransport(endpoint, Pool(url)).send(large) if way == "sync" else asyncio.run(send())
         assert time.monotonic() - start < (TIMEOUT + LATE) * time_factor()

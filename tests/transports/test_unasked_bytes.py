@@ -18,7 +18,7 @@ from prompty.errors import ModelError
 from prompty.providers.http.network import Unread
 from tests.drivers.clients import close_clients
 from tests.loopback import Hold, Pause, Reply, Server, event
-from tests.transports.subject import Subject
+from tests.transports.subject import Subject, create_agent
 from tests.transports.tls import serve_tls
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -192,6 +192,29 @@ def test_no_byte_after_an_answer_becomes_part_of_the_next(
 
     answers = run() if way == "sync" else asyncio.run(run_async())
     assert answers == dict.fromkeys(shapes, "Second.")
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_no_byte_after_an_answer_becomes_part_of_the_answer_to_another_key(server: Server, way: str) -> None:
+    """All keys share the connections to an origin."""
+    agents = [create_agent(server.url, f"sk-of-user-{number}") for number in (1, 2)]
+    good = [whole(write_content("Second.", streamed=False))]
+    shapes = list_shapes(streamed=False)
+
+    async def run() -> dict[str, object]:
+        answers = {}
+        for name, shape in shapes.items():
+            server.answer(shape, good)
+            for agent in agents:
+                with suppress(ModelError):
+                    answers[name] = (
+                        await call_async(agent, streamed=False) if way == "async" else call(agent, streamed=False)
+                    )
+                assert await asyncio.to_thread(server.wait_until, lambda: server.busy == 0), name
+        return answers
+
+    assert asyncio.run(run()) == dict.fromkeys(shapes, "Second.")
+    close_clients()
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])

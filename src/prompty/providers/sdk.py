@@ -133,9 +133,6 @@ class SdkTransport(_SdkConnection):
         except Exception as error:
             self.fail(error)
 
-    def close(self) -> None:
-        """Do nothing: the client is the host's to close."""
-
 
 class SdkBytes:
     """The bytes of an answer while they come."""
@@ -180,9 +177,6 @@ class AsyncSdkTransport(_SdkConnection):
             return AsyncSdkBytes(self, await self.get_verb(request)(**self.arguments(request), stream=True))
         except Exception as error:
             self.fail(error)
-
-    async def aclose(self) -> None:
-        """Do nothing: the client is the host's to close."""
 
 
 class AsyncSdkBytes:

@@ -36,11 +36,10 @@ from prompty.wire.json_bytes import write_bytes
 KEEP_ALIVE = 30  # seconds for which an idle connection is kept
 MAX_IDLE = 64  # connections to one server that no call uses; calls in flight are not limited
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer, whole or streamed, after decompression
-MAX_URLS = 100
 MAX_ERROR = 64 * 1024  # bytes of the body of an error; the rest is not read
 MAX_ERROR_SECONDS = 10.0  # for the body of an answer that has failed already
 _MAX_DECOMPRESSED = 256 * 1024  # bytes that one step of decompression may return
-Client = TypeVar("Client")
+AnyPool = TypeVar("AnyPool", "Pool", "AsyncPool")
 Connection = TypeVar("Connection", httpcore2.ConnectionInterface, httpcore2.AsyncConnectionInterface)
 _TIMEOUTS = (TimeoutError, httpcore2.TimeoutException)
 _FAILURES = (
@@ -110,49 +109,122 @@ class _IdleConnections(Generic[Connection]):
         return dropped
 
 
-class _HttpClient:
-    """Base of both clients: writes requests."""
+class _Pool(Generic[Connection]):
+    """Base of both pools: the idle connections to one origin, and what it takes to open more.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    All keys share them, because a key is a header of each request. The proxy and the certificates are those that the
+    environment names when the pool is built.
+    """
+
+    is_busy = False  # closing it leaves calls under way alone
+
+    def __init__(self, origin: str, pool: Callable[..., Any], network: object) -> None:
+        self.url: httpcore2.URL = httpcore2.URL(origin)
+        self.host: str = origin.partition("://")[2]
+        self.idle: _IdleConnections[Connection] = _IdleConnections()
+        self._origin: httpcore2.Origin = self.url.origin
+        certificates, proxy = _load_certificates(_find_tls_files()), _find_proxy(origin)
+        self._factory = pool(
+            ssl_context=certificates, keepalive_expiry=KEEP_ALIVE, proxy=proxy, network_backend=network
+        )
+
+    def open(self) -> Connection:
+        """Return a new connection. It connects when it is used."""
+        connection: Connection = self._factory.create_connection(self._origin)
+        return connection
+
+
+class Pool(_Pool[httpcore2.ConnectionInterface]):
+    """Connections to one origin for synchronous code, shared by all threads."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(origin, httpcore2.ConnectionPool, Network())
+
+    def take(self) -> httpcore2.ConnectionInterface:
+        """Return a connection that no other call uses."""
+        while connection := self.idle.take():
+            if not connection.has_expired():
+                return connection
+            connection.close()
+        return self.open()
+
+    def release(self, connection: httpcore2.ConnectionInterface, unread: Unread) -> None:
+        """Keep a connection whose call has ended, or close it if it cannot be used again."""
+        for surplus in self.idle.add(connection) if connection.is_idle() and not unread else [connection]:
+            surplus.close()
+
+    def close(self) -> None:
+        """Close the connections that no call uses now, and each of the others when its call ends."""
+        self.idle.is_closed = True
+        while connection := self.idle.take():
+            connection.close()
+
+
+class AsyncPool(_Pool[httpcore2.AsyncConnectionInterface]):
+    """Connections to one origin for one event loop."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(origin, httpcore2.AsyncConnectionPool, AsyncNetwork())
+
+    async def take(self) -> httpcore2.AsyncConnectionInterface:
+        """Return a connection that no other call uses."""
+        while connection := self.idle.take():
+            if not connection.has_expired():
+                return connection
+            await connection.aclose()
+        return self.open()
+
+    async def release(self, connection: httpcore2.AsyncConnectionInterface, unread: Unread) -> None:
+        """Keep a connection whose call has ended, or close it if it cannot be used again."""
+        for surplus in self.idle.add(connection) if connection.is_idle() and not unread else [connection]:
+            await surplus.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that no call uses now, and each of the others when its call ends."""
+        self.idle.is_closed = True
+        while connection := self.idle.take():
+            await connection.aclose()
+
+
+def find_origin(url: str) -> str:
+    """Return the part of a URL that decides where it connects to."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+class _HttpClient(Generic[AnyPool]):
+    """Base of both transports: writes requests to one endpoint, which go over the connections of a pool."""
+
+    def __init__(self, endpoint: Endpoint, pool: AnyPool) -> None:
         self.endpoint = endpoint
-        self.url: str = endpoint.base_url.partition("?")[0]  # its query may hold a key
-        self._urls: dict[tuple[str, str], tuple[str, httpcore2.URL]] = {}
-        self._headers = dict(endpoint.headers)
-        self._host: str = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
+        self.pool: AnyPool = pool
         remember_secrets(endpoint.secrets)
+
+    @property
+    def url(self) -> str:
+        """The URL of the endpoint, without its query, which may hold a key."""
+        return self.endpoint.base_url.partition("?")[0]
 
     def masked(self, text: str) -> str:
         """Return `text` without secrets."""
         return mask_secrets(text)
 
     def _write(self, request: WireRequest, deadline: Deadline, body: bytes | Content) -> httpcore2.Request:
-        url, parsed = self._find_url(request)
-        headers = {**self._headers, **{name.lower(): value for name, value in request.headers.items()}}
+        url = self.endpoint.get_url(request.path, str(request.body.get("model", "")) if self.endpoint.route else "")
+        headers = {**dict(self.endpoint.headers), **{name.lower(): value for name, value in request.headers.items()}}
         if self.endpoint.credential is not None:
             signed = body if isinstance(body, bytes) else b""  # files go to servers that need no signature
             headers |= self.endpoint.credential.headers(request.method, url, headers, signed)
-        headers["host"], headers["content-length"] = self._host, str(len(body))
+        headers["host"], headers["content-length"] = self.pool.host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline}
-        return httpcore2.Request(request.method, parsed, headers=pairs, content=body, extensions={"timeout": timeout})
+        return httpcore2.Request(
+            request.method, self._find_target(url), headers=pairs, content=body, extensions={"timeout": timeout}
+        )
 
-    def _find_url(self, request: WireRequest) -> tuple[str, httpcore2.URL]:
-        model = str(request.body.get("model", "")) if self.endpoint.route else ""
-        found = self._urls.get((request.path, model))
-        if found is None:
-            url = self.endpoint.get_url(request.path, model)
-            if len(self._urls) >= MAX_URLS:  # answers in the background have paths of their own
-                self._urls.clear()
-            found = self._urls[request.path, model] = url, httpcore2.URL(url)
-        return found
-
-    def _get_options(self) -> dict[str, Any]:
-        """Return the options of connections: whom to trust, and through which proxy."""
-        return {
-            "ssl_context": _load_certificates(_find_tls_files()),
-            "keepalive_expiry": KEEP_ALIVE,
-            "proxy": _find_proxy(self.endpoint.base_url),
-        }
+    def _find_target(self, url: str) -> httpcore2.URL:
+        origin, target = self.pool.url, "/" + url.split("/", 3)[3].partition("#")[0]
+        return httpcore2.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=target.encode("ascii"))
 
 
 def _find_proxy(url: str) -> httpcore2.Proxy | None:
@@ -278,13 +350,8 @@ def _find_cause(error: BaseException) -> BaseException:
     return error
 
 
-class HttpTransport(_HttpClient):
-    """HTTP client of one endpoint for synchronous code, shared by all threads."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._factory = httpcore2.ConnectionPool(**self._get_options(), network_backend=Network())
-        self._idle: _IdleConnections[httpcore2.ConnectionInterface] = _IdleConnections()
+class HttpTransport(_HttpClient[Pool]):
+    """Sends the requests of synchronous code to one endpoint."""
 
     def send(self, request: WireRequest, /) -> bytes:
         stream = self.stream(request)
@@ -297,37 +364,20 @@ class HttpTransport(_HttpClient):
         deadline = Deadline(request.timeout)
         try:
             written = self._write(request, deadline, _write_body(request))
-            connection = self._take_connection(written.url.origin)
-            answer = HttpBytes(self, connection, connection.handle_request(written))
+            connection = self.pool.take()
+            answer = HttpBytes(self.pool, connection, connection.handle_request(written))
         except Exception as error:
             raise_failure(error)
         answer.raise_if_failed(deadline, request.max_answer or MAX_ANSWER)
         return answer
 
-    def _take_connection(self, origin: httpcore2.Origin) -> httpcore2.ConnectionInterface:
-        while connection := self._idle.take():
-            if not connection.has_expired():
-                return connection
-            connection.close()
-        return self._factory.create_connection(origin)
 
-    def release(self, connection: httpcore2.ConnectionInterface, unread: Unread) -> None:
-        """Keep a connection whose call has ended, or close it if it cannot be used again."""
-        for surplus in self._idle.add(connection) if connection.is_idle() and not unread else [connection]:
-            surplus.close()
-
-    def close(self) -> None:
-        """Close the connections that no call uses now, and each of the others when its call ends."""
-        self._idle.is_closed = True
-        while connection := self._idle.take():
-            connection.close()
-
-
-class _Answer(Generic[Client, Connection]):
+class _Answer(Generic[AnyPool, Connection]):
     """Base of the bytes of an answer: its connection and its headers."""
 
-    def __init__(self, client: Client, connection: Connection, response: httpcore2.Response) -> None:
-        self._client, self._response = client, response
+    def __init__(self, pool: AnyPool, connection: Connection, response: httpcore2.Response) -> None:
+        self._pool: AnyPool = pool
+        self._response = response
         self._connection: Connection = connection
         self._stream: Any = response.extensions["network_stream"]
         self._unread: Unread = self._stream.get_extra_info("unread")
@@ -336,7 +386,7 @@ class _Answer(Generic[Client, Connection]):
         self._is_open = True
 
 
-class HttpBytes(_Answer[HttpTransport, httpcore2.ConnectionInterface]):
+class HttpBytes(_Answer[Pool, httpcore2.ConnectionInterface]):
     """The bytes of an answer as they arrive."""
 
     def raise_if_failed(self, deadline: Deadline, limit: int) -> None:
@@ -379,7 +429,7 @@ class HttpBytes(_Answer[HttpTransport, httpcore2.ConnectionInterface]):
         if self._is_open:
             self._is_open = False
             self._response.close()
-            self._client.release(self._connection, self._unread)
+            self._pool.release(self._connection, self._unread)
 
     def abort(self) -> None:
         """Closing would not wake a thread that waits for bytes; the end of the connection does."""
@@ -387,14 +437,12 @@ class HttpBytes(_Answer[HttpTransport, httpcore2.ConnectionInterface]):
             self._stream.get_extra_info("socket").shutdown(SHUT_RDWR)
 
 
-class AsyncHttpTransport(_HttpClient):
-    """HTTP client of one endpoint for one event loop. `admit` waits until a call may begin."""
+class AsyncHttpTransport(_HttpClient[AsyncPool]):
+    """Sends the requests of one event loop to one endpoint. `admit` waits until a call may begin."""
 
-    def __init__(self, endpoint: Endpoint, admit: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(endpoint)
+    def __init__(self, endpoint: Endpoint, pool: AsyncPool, admit: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(endpoint, pool)
         self._admit = admit
-        self._factory = httpcore2.AsyncConnectionPool(**self._get_options(), network_backend=AsyncNetwork())
-        self._idle: _IdleConnections[httpcore2.AsyncConnectionInterface] = _IdleConnections()
 
     async def send(self, request: WireRequest, /) -> bytes:
         stream = await self.stream(request)
@@ -408,8 +456,8 @@ class AsyncHttpTransport(_HttpClient):
         try:
             await self._admit()
             written = await self._write_async(request, deadline)
-            connection = await self._take_connection(written.url.origin)
-            answer = AsyncHttpBytes(self, connection, await connection.handle_async_request(written))
+            connection = await self.pool.take()
+            answer = AsyncHttpBytes(self.pool, connection, await connection.handle_async_request(written))
         except Exception as error:
             raise_failure(error)
         await answer.raise_if_failed(deadline)
@@ -423,26 +471,8 @@ class AsyncHttpTransport(_HttpClient):
         async with asyncio.timeout(deadline.left()):
             return await asyncio.to_thread(self._write, request, deadline, body)
 
-    async def _take_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
-        while connection := self._idle.take():
-            if not connection.has_expired():
-                return connection
-            await connection.aclose()
-        return self._factory.create_connection(origin)
 
-    async def release(self, connection: httpcore2.AsyncConnectionInterface, unread: Unread) -> None:
-        """Keep a connection whose call has ended, or close it if it cannot be used again."""
-        for surplus in self._idle.add(connection) if connection.is_idle() and not unread else [connection]:
-            await surplus.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections that no call uses now, and each of the others when its call ends."""
-        self._idle.is_closed = True
-        while connection := self._idle.take():
-            await connection.aclose()
-
-
-class AsyncHttpBytes(_Answer[AsyncHttpTransport, httpcore2.AsyncConnectionInterface]):
+class AsyncHttpBytes(_Answer[AsyncPool, httpcore2.AsyncConnectionInterface]):
     """The bytes of an answer as they arrive."""
 
     async def raise_if_failed(self, deadline: Deadline) -> None:
@@ -486,4 +516,4 @@ class AsyncHttpBytes(_Answer[AsyncHttpTransport, httpcore2.AsyncConnectionInterf
         if self._is_open:
             self._is_open = False
             await self._response.aclose()
-            await self._client.release(self._connection, self._unread)
+            await self._pool.release(self._connection, self._unread)
