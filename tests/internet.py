@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+import prompty
+
 
 class Arrival(NamedTuple):
     """A request that arrived at a host. Names of headers are in lower case."""
@@ -67,12 +69,17 @@ class Internet:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
+        prompty.close()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
     def use(self, set_variable: Callable[[str, str], None]) -> None:
-        """Point the environment at this internet. Addresses of this machine are reached directly."""
+        """Point the environment at this internet. Addresses of this machine are reached directly.
+
+        The proxy and the certificates are read when connections to an origin are first needed, so none may be open.
+        """
+        prompty.close()
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
             set_variable(name, self.url)
         set_variable("NO_PROXY", "127.0.0.1,localhost")

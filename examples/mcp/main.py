@@ -3,9 +3,10 @@
 import os
 import sys
 
+import prompty
 from prompty import turn
 from prompty.events import Event, ToolFinished
-from prompty.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import register_mcp_server
 
 
 def show(event: Event) -> None:
@@ -20,7 +21,7 @@ def main(question: str) -> None:
     try:
         print(turn("tasks.prompty", {"question": question}, on_event=show, model=os.environ.get("MODEL")))
     finally:
-        close_mcp_servers()
+        prompty.close()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ rests for a while is closed, and so is what was used least recently beyond a num
 is kept by that loop and closed in it, because its connections cannot be used in another one.
 """
 
+import atexit
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet, finalize
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, Task
     from concurrent.futures import Future
 
 MAX_CLIENTS = 64  # of a registry, in sync code or in one event loop
@@ -25,10 +26,10 @@ CALLS_PER_PASS = 32  # that begin in one pass of the event loop
 
 
 class SyncClient(Protocol):
-    """A client of sync code. Closing it leaves the calls under way alone."""
+    """A client of sync code. One that is busy would lose something if it were closed now."""
 
-    is_busy: bool  # it would lose something if it were closed now
-
+    @property
+    def is_busy(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -58,14 +59,15 @@ class _Table:
         """Return the client of a key, and those that are no longer kept. A new one takes the place of idle ones."""
         entry = self._entries.pop(key, None)
         found = build(key) if entry is None else entry[1]
+        dropped = self.drop_idle(MAX_CLIENTS - 1) if entry is None else []
         self._entries[key] = time.monotonic(), found
-        return found, self.drop_idle() if entry is None else []
+        return found, dropped
 
-    def drop_idle(self) -> list[Any]:
-        """Keep those that are busy and the last used of the others, and return the rest."""
+    def drop_idle(self, most: int = MAX_CLIENTS) -> list[Any]:
+        """Drop clients that rest, if they have rested for long or more than `most` are kept. Return them."""
         resting = [(key, used, client) for key, (used, client) in self._entries.items() if not client.is_busy]
         last_use = time.monotonic() - MAX_IDLE_SECONDS
-        surplus = len(resting) - MAX_CLIENTS
+        surplus = len(self._entries) - most
         dropped = [entry for number, entry in enumerate(resting) if number < surplus or entry[1] < last_use]
         for key, _, _ in dropped:
             del self._entries[key]
@@ -85,7 +87,7 @@ class Clients:
         self._lock = Lock()
         self._table = _Table()
         self._loops: dict[AbstractEventLoop, LoopClients] = {}
-        # At exit, sockets end with the process, and `close_at_exit` closes what needs more.
+        # At exit, sockets end with the process, and `_close_at_exit` closes what needs more.
         finalize(self, _abandon, self._table, self._loops).atexit = False
         _all.add(self)
 
@@ -98,7 +100,7 @@ class Clients:
 
     def in_loop(self) -> "LoopClients":
         """Return the clients of the running event loop."""
-        from asyncio import get_running_loop  # `import prompty` imports no event loops
+        from asyncio import get_running_loop  # `import prompty` would take twice as long with it
 
         loop = get_running_loop()
         return self._loops.get(loop) or self._add_loop(loop)
@@ -114,17 +116,17 @@ class Clients:
     def close(self) -> None:
         """Close all clients of synchronous code, and those of every event loop that runs.
 
-        Calls under way end first. A loop that waits for the caller closes its own when it continues. One that does not
-        run keeps them until it ends: call `aclose` in it.
+        A loop that waits for the caller closes its own when it continues. One that does not run keeps them until it
+        ends: call `aclose` in it.
         """
         if closing := self._begin_close():
-            from concurrent.futures import wait
+            from concurrent.futures import wait  # as above
 
             wait(closing, CLOSE_SECONDS)
 
     async def aclose(self) -> None:
         """Close all clients of the running event loop, and all others as `close` does."""
-        from asyncio import get_running_loop, wait, wrap_future
+        from asyncio import get_running_loop, wait, wrap_future  # as above
 
         if own := self._loops.get(get_running_loop()):
             await own.aclose()
@@ -138,12 +140,12 @@ class Clients:
         _close_each(dropped)
         if not self._loops:
             return []
-        from asyncio import run_coroutine_threadsafe
+        from asyncio import run_coroutine_threadsafe  # as above
 
-        from prompty.concurrency import waiting_loops
+        from prompty.concurrency import waiting_loops  # as above
 
         closing, waiting = [], waiting_loops()
-        for loop, clients in tuple(self._loops.items()):
+        for loop, clients in self.list_loops():
             with suppress(RuntimeError):  # closed meanwhile
                 if loop in waiting:
                     loop.call_soon_threadsafe(clients.drop_all)
@@ -151,10 +153,14 @@ class Clients:
                     closing.append(run_coroutine_threadsafe(clients.aclose(), loop))
         return closing
 
+    def list_loops(self) -> "list[tuple[AbstractEventLoop, LoopClients]]":
+        """Return the event loops that have clients, and these."""
+        return list(self._loops.items())
+
     def forget(self) -> None:
         """Forget all clients after a fork: they are the parent's, and both would read from the same sockets."""
         self._lock = Lock()
-        self._table.clear()
+        _close_each(self._table.clear())  # ends the child's copies only
         self._loops.clear()
 
 
@@ -162,12 +168,13 @@ class LoopClients:
     """The clients of one event loop. They are closed before it, because their connections hold it."""
 
     def __init__(self, loop: "AbstractEventLoop") -> None:
-        from asyncio import Semaphore
+        from asyncio import Semaphore  # as above
 
+        self.is_closed_at_exit: bool = False
         self._loop = loop
         self._table = _Table()
         self._dropped: list[Any] = []
-        self._closing: object = None
+        self._closing: set[Task[None]] = set()  # an event loop forgets a task that nobody has
         self._is_watched = False
         self._admission = Semaphore(CALLS_PER_PASS)
 
@@ -205,10 +212,12 @@ class LoopClients:
         """Close clients in a task of their own: one that is slow to close must not keep the caller waiting."""
         if clients:
             self._dropped += clients
-            self._closing = self._loop.create_task(self._close_dropped(), context=Context())
+            task = self._loop.create_task(self._close_dropped(), context=Context())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def _close_dropped(self) -> None:
-        from asyncio import gather
+        from asyncio import gather  # as above
 
         closing = list(self._dropped)  # they stay, in case that this task is cancelled
         await gather(*(client.aclose() for client in closing), return_exceptions=True)
@@ -221,7 +230,7 @@ class LoopClients:
             self._until_end.asend(None).send(None)
 
     async def _close_at_end(self, forget: Callable[[], object]) -> AsyncGenerator[None, None]:
-        from asyncio import sleep
+        from asyncio import sleep  # as above
 
         try:
             yield
@@ -247,13 +256,15 @@ def _abandon(table: _Table, loops: "dict[AbstractEventLoop, LoopClients]") -> No
 _all: WeakSet[Clients] = WeakSet()
 
 
-def close_at_exit(loop: "AbstractEventLoop") -> None:
-    """Close what registries keep in an event loop of another thread, while the process ends."""
-    from asyncio import run_coroutine_threadsafe
-    from concurrent.futures import wait
+@atexit.register
+def _close_at_exit() -> None:
+    """Close what would be left behind: the process may end while sockets are open, but not its child processes."""
+    kept = [(loop, kept) for clients in tuple(_all) for loop, kept in clients.list_loops() if kept.is_closed_at_exit]
+    if running := [(loop, clients) for loop, clients in kept if loop.is_running()]:
+        from asyncio import run_coroutine_threadsafe  # as above
+        from concurrent.futures import wait  # as above
 
-    kept = [clients._loops[loop] for clients in tuple(_all) if loop in clients._loops]
-    wait([run_coroutine_threadsafe(clients.aclose(), loop) for clients in kept], CLOSE_SECONDS)
+        wait([run_coroutine_threadsafe(clients.aclose(), loop) for loop, clients in running], CLOSE_SECONDS)
 
 
 def _forget_all() -> None:

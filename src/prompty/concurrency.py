@@ -199,10 +199,12 @@ class Portal:
         """Return True if the loop of this name stands still until the caller returns."""
         return (thread := self._threads.get(name)) is not None and thread.loop in waiting
 
-    def close(self) -> None:
-        """Cancel what runs on the loops and end their threads. Later calls start new ones."""
+    def close(self, *, idle_only: bool = False) -> None:
+        """Cancel what runs on the loops and end their threads, or only the threads of loops on which nothing runs.
+        Later calls start new ones."""
         with self._lock:
-            threads, self._threads = [*self._threads.values()], {}
+            busy = {name for name, thread in self._threads.items() if idle_only and asyncio.all_tasks(thread.loop)}
+            threads = [self._threads.pop(name) for name in self._threads.keys() - busy]
             for thread in threads:
                 thread.close()
         waiting = waiting_loops()  # they cannot end before this returns

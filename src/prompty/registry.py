@@ -245,14 +245,23 @@ DEFAULT = Registry()
 
 
 def close() -> None:
-    """Close what calls keep open: connections to models, and sessions with MCP servers and their processes.
+    """Close what calls keep open: connections to models, sessions with MCP servers and their processes, and threads.
 
-    Calls under way end first, and the next call opens what it needs again. An event loop that runs in another thread
-    closes its own. One that does not run keeps its connections until it ends, so call `aclose` in it.
+    Calls to models that are under way end first; those to MCP servers become errors. The next call opens what it needs
+    again. An event loop that runs in another thread closes its own connections. One that does not run keeps them until
+    it ends, so call `aclose` in it.
     """
+    from prompty.concurrency import PORTAL  # with asyncio, which `import prompty` leaves out
+
     DEFAULT.clients.close()
+    PORTAL.close(idle_only=True)
 
 
 async def aclose() -> None:
     """Like `close`, from async code: the running event loop closes its own connections, too."""
+    from asyncio import to_thread  # as above
+
+    from prompty.concurrency import PORTAL  # as above
+
     await DEFAULT.clients.aclose()
+    await to_thread(PORTAL.close, idle_only=True)

@@ -12,8 +12,9 @@ from random import Random
 
 import pytest
 
+import prompty
 from prompty.concurrency import LoopFuture
-from prompty.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import register_mcp_server
 from tests.concurrency.nesting import CHAT, LAYERS, LEAVES, Combination, Layer, Nest, ToolCaller, list_combinations
 from tests.watchdog import within
 
@@ -82,7 +83,7 @@ def mcp_server(clean_registry: None) -> Iterator[None]:
     program = Path(__file__).parents[1] / "tools/raw_mcp_server.py"
     register_mcp_server("own", command=[sys.executable, str(program), "noisy"])
     yield
-    close_mcp_servers()
+    prompty.close()
 
 
 @pytest.mark.process

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, Serializer, SetWorkflowTimeout
 
+import prompty
 from prompty import Guardrails, Message, Paused, deny, rewrite, tool
 from prompty.durable import use_result
 from prompty.durable.dbos import answer, find_pause, find_retry_step, read_deltas, steer, turn
@@ -21,7 +22,7 @@ from prompty.durable.record import TurnOptions
 from prompty.durable.steps import WrongWorker
 from prompty.errors import DeadlineExceeded, GuardrailError, InputError, PromptyError, RequestError
 from prompty.events import Retry, TextDelta
-from prompty.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import register_mcp_server
 from prompty.memory import SqliteMemory
 from tests.drivers.wires import KEY, Chat
 from tests.durable.databases import Databases
@@ -672,7 +673,7 @@ def test_only_steps_connect(
                 assert program.result() == ["Done with a.", "Done with b."]
         finally:
             CONNECTIONS.is_listening = False
-            close_mcp_servers()
+            prompty.close()
         model = int(internet.url.rpartition(":")[2])
     assert CONNECTIONS.found.keys() >= {model, mcp.port}
     assert all(all(inside) for inside in CONNECTIONS.found.values())

@@ -16,8 +16,8 @@ from prompty import PromptAgent, invoke, invoke_async, user
 from prompty.errors import ModelError, RequestError
 from prompty.model.message import Json
 from prompty.pipeline import executor_of
-from prompty.providers import PROVIDERS, AsyncTransport, Transport, register_connection
-from prompty.registry import DEFAULT
+from prompty.providers import PROVIDERS, register_connection
+from prompty.registry import DEFAULT, Registry
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages, Responses, Wire
 from tests.loopback import Request, Server, json_reply
@@ -63,45 +63,42 @@ def asynchronous(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-# One client for each endpoint and credential.
+# One pool of connections for each origin.
 
 
-def transport_of(connection: Json, provider: str = "openai", **model: Any) -> Transport:
-    return DEFAULT[PROVIDERS].get(provider).transport(agent_of(provider, connection=connection, **model))
+def pool_of(connection: Json, provider: str = "openai", registry: Registry = DEFAULT) -> object:
+    agent = agent_of(provider, connection=connection).model_copy(update={"registry": registry})
+    return DEFAULT[PROVIDERS].get(provider).transport(agent).pool  # type: ignore[attr-defined]  # ours have one
 
 
-async def transport_async_of(connection: Json) -> AsyncTransport:
-    return DEFAULT[PROVIDERS].get("openai").transport_async(agent_of(connection=connection))
-
-
-def test_prompts_with_the_same_endpoint_and_key_share_a_client() -> None:
-    place = {**KEY, "endpoint": "http://127.0.0.1:9/v1"}
-    assert transport_of(place) is transport_of(place, api_type="responses", id="other")
+async def pool_async_of(connection: Json) -> object:
+    return DEFAULT[PROVIDERS].get("openai").transport_async(agent_of(connection=connection)).pool  # type: ignore[attr-defined]  # ours have one
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{"apiKey": "another-key"}, {"endpoint": "http://127.0.0.1:8/v1"}, {"kind": "anonymous", "apiKey": None}],
-    ids=str,
+    "other", [{"apiKey": "another-key"}, {"endpoint": "http://127.0.0.1:9/v2"}, {"kind": "anonymous"}], ids=str
 )
-def test_another_endpoint_or_key_has_a_client_of_its_own(other: Json) -> None:
+def test_all_keys_and_paths_at_an_origin_share_connections(other: Json) -> None:
     place = {**KEY, "endpoint": "http://127.0.0.1:9/v1"}
-    changed = {name: value for name, value in {**place, **other}.items() if value is not None}
-    assert transport_of(place) is not transport_of(changed)
+    changed = {**place, **other}
+    if changed["kind"] == "anonymous":
+        del changed["apiKey"]
+    assert pool_of(place) is pool_of(changed) is pool_of(place, "anthropic")
 
 
-def test_each_provider_has_clients_of_its_own() -> None:
-    place = {**KEY, "endpoint": "http://127.0.0.1:9/openai/v1"}
-    assert len({id(transport_of(place, name)) for name in ("openai", "foundry", "anthropic")}) == 3
-    assert transport_of(place, "foundry") is transport_of(place, "azure")
+def test_another_origin_or_registry_has_connections_of_its_own() -> None:
+    place = {**KEY, "endpoint": "http://127.0.0.1:9/v1"}
+    assert pool_of(place) is not pool_of({**place, "endpoint": "http://127.0.0.1:8/v1"})
+    assert pool_of(place) is not pool_of({**place, "endpoint": "https://127.0.0.1:9/v1"})
+    assert pool_of(place) is not pool_of(place, registry=Registry())
 
 
-def test_an_event_loop_has_clients_of_its_own() -> None:
+def test_an_event_loop_has_connections_of_its_own() -> None:
     place = {**KEY, "endpoint": "http://127.0.0.1:9/v1"}
 
-    async def main() -> AsyncTransport:
-        first = await transport_async_of(place)
-        assert first is await transport_async_of(place)
+    async def main() -> object:
+        first = await pool_async_of(place)
+        assert first is await pool_async_of(place)
         return first
 
     assert asyncio.run(main()) is not asyncio.run(main())

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+import prompty
 from prompty import CancelToken, turn, turn_async
 from prompty.errors import Cancelled
 from prompty.events import ToolFinished
-from prompty.mcp import close_mcp_servers, close_mcp_servers_async, register_mcp_server
+from prompty.mcp import register_mcp_server
 from prompty.messages import TextPart
 from prompty.model.content import FilePart, ImagePart
 from prompty.testing import Script, call
@@ -55,7 +56,7 @@ def servers(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cle
     register_mcp_server("everything", command=everything, env={"GIVEN": "by the host"})
     register_mcp_server("files", command=[str(programs / "mcp-server-filesystem"), str(tmp_path)], cwd=tmp_path)
     yield tmp_path
-    close_mcp_servers()
+    prompty.close()
     assert processes() == {}
 
 
@@ -250,9 +251,9 @@ def test_servers_open_and_close_again_and_again(way: Way, servers: Path) -> None
         seen = asked(way, "everything", call("echo", message=str(number)))
         assert answers_of(seen) == [[TextPart(f"Echo: {number}")]]
         if way.asynchronous:
-            asyncio.run(close_mcp_servers_async())
+            asyncio.run(prompty.aclose())
         else:
-            close_mcp_servers()
+            prompty.close()
         assert processes() == {}
 
 

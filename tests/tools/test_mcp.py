@@ -11,8 +11,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 
+import prompty
 from prompty.errors import ToolError
-from prompty.mcp import close_mcp_servers, load_mcp_servers, register_mcp_server
+from prompty.mcp import load_mcp_servers, register_mcp_server
 from prompty.model.tool import McpTool
 from prompty.registry import DEFAULT, Registry
 from prompty.tools.kinds import TOOL_KINDS
@@ -162,5 +163,5 @@ def test_mistakes_of_a_server_are_no_reason_to_leave_it() -> None:
 
 def test_closing_when_nothing_is_open_starts_nothing() -> None:
     before = threading.active_count()
-    close_mcp_servers()
+    prompty.close()
     assert threading.active_count() == before

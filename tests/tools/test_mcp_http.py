@@ -15,9 +15,10 @@ import pytest
 import uvicorn
 from mcp.server import Server
 
+import prompty
 from prompty import CancelToken, Message, loads, tool, turn, turn_async
 from prompty.events import ToolFinished, ToolProgress
-from prompty.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import register_mcp_server
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
@@ -163,7 +164,7 @@ def running(server: OwnServer) -> Iterator[OwnServer]:
     try:
         yield server
     finally:
-        close_mcp_servers()
+        prompty.close()
         server.released.set()
         server.stop()
 
@@ -320,12 +321,12 @@ def test_many_turns_at_once_share_a_session(either: OwnServer) -> None:
 def test_a_server_that_is_closed_opens_again(way: Way, either: OwnServer) -> None:
     for number in range(5):
         assert results(turn_with(way, call("add", a=number, b=0)))[0].text == str(number)
-        close_mcp_servers()
+        prompty.close()
 
 
 @sync_and_async
 def test_closing_ends_the_calls_under_way(way: Way, either: OwnServer) -> None:
-    closing = either.in_a_call(close_mcp_servers)
+    closing = either.in_a_call(prompty.close)
     assert "the MCP server was closed" in results(turn_with(way, call("wait")))[0].text
     closing.join()
 
@@ -335,7 +336,7 @@ def test_closing_does_not_wait_for_a_server_that_hangs(own: OwnServer, monkeypat
     own.legacy = own.deaf = True  # one of the older era is told that a session ends
     turn_with(SYNC)
     started = time.monotonic()
-    close_mcp_servers()
+    prompty.close()
     assert 0.2 <= time.monotonic() - started < 5
 
 

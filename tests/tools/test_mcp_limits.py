@@ -10,8 +10,9 @@ import mcp_types as types
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import prompty
 from prompty.errors import ToolError
-from prompty.mcp import close_mcp_servers, register_mcp_server
+from prompty.mcp import register_mcp_server
 from prompty.testing import Script, call
 from prompty.tools import mcp
 from prompty.tools.mcp import content
@@ -115,7 +116,7 @@ def test_a_reply_of_a_process_that_cannot_be_read_ends_the_call(mode: str, monke
         # the next turn has a new session
         assert results(with_raw_server(call("fine")))[0].text == "fine"
     finally:
-        close_mcp_servers()
+        prompty.close()
 
 
 @pytest.mark.process
@@ -125,7 +126,7 @@ def test_what_a_process_prints_between_its_messages_is_ignored() -> None:
     try:
         assert results(with_raw_server(call("act")))[0].text == "act"
     finally:
-        close_mcp_servers()
+        prompty.close()
 
 
 @settings(max_examples=200)

@@ -1,4 +1,4 @@
-"""Tools of MCP servers (§2.9): the tool kind `mcp`, and the functions that register and close servers.
+"""Tools of MCP servers (§2.9): the tool kind `mcp`, and the functions that register servers.
 
 A file may name a registered server or an HTTP address. Only the host can register a command that starts a process.
 `sessions` talks to the server, `content` limits and converts what it sends. Every turn lists the server's tools again,
@@ -6,7 +6,6 @@ so that a changed list is noticed at once.
 """
 
 import asyncio
-import atexit
 import json
 import threading
 from collections import Counter
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from prompty.concurrency import in_event_loop
 from prompty.errors import PromptyError, ToolError, check_path
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection, ApiKeyConnection, Connection, ReferenceConnection
@@ -33,14 +31,7 @@ from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
-from prompty.tools.mcp.sessions import (
-    CLOSE_SECONDS,
-    CONNECT_SECONDS,
-    SESSIONS,
-    ServerAddress,
-    ServerConnection,
-    run_on_loop,
-)
+from prompty.tools.mcp.sessions import CONNECT_SECONDS, ServerAddress, Sessions, run_on_loop
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.client import Permissions, parse_url
 
@@ -48,7 +39,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, Tool
 
-EXIT_SECONDS = 2 * CLOSE_SECONDS
 Pinned = dict[str, dict[str, str]]  # by tool: the approved hash, and the one seen last
 _file_lock = threading.Lock()  # several servers may share a file
 MAX_PAGES = 100
@@ -125,13 +115,11 @@ class KnownServer:
 
 
 class Servers:
-    """The servers that the host registered or a file gives, and the connections to them."""
+    """The servers that the host registered or a file gives."""
 
     def __init__(self) -> None:
         self._registered: dict[str, KnownServer] = {}
         self._pins: dict[tuple[str, str], Pins] = {}  # of servers in files, by name and URL
-        self._connections: dict[ServerAddress, ServerConnection] = {}
-        self._lock = threading.Lock()
 
     def register(self, server: KnownServer) -> None:
         self._registered[server.name] = server
@@ -163,25 +151,6 @@ class Servers:
         if not known:
             raise self._unknown(name, "approve_mcp_changes")
         return [changed for pins in known for changed in pins.approve()]
-
-    def connection(self, address: ServerAddress) -> ServerConnection:
-        """Return the shared connection to an address. It opens on the first request."""
-        with self._lock:
-            if not self._connections:
-                atexit.register(self._close_at_exit)
-            return self._connections.setdefault(address, ServerConnection(address))
-
-    @property
-    def any_used(self) -> bool:
-        return bool(self._connections)
-
-    async def close(self) -> None:
-        """Close all sessions and their processes. The next request opens a new session."""
-        await asyncio.gather(*(connection.close() for connection in list(self._connections.values())))
-
-    def _close_at_exit(self) -> None:
-        with suppress(Exception):  # at exit, there is nowhere to report it
-            in_event_loop(self.close(), SESSIONS).result(timeout=EXIT_SECONDS)
 
     def _unknown(self, name: str, place: str) -> ToolError:
         known = ", ".join(sorted(self._registered)) or "none"
@@ -279,18 +248,6 @@ def approve_mcp_changes(name: str, *, registry: Registry = DEFAULT) -> list[str]
     return _servers(registry).approve_changes(name)
 
 
-def close_mcp_servers(*, registry: Registry = DEFAULT) -> None:
-    """Close all sessions and their processes. Servers stay registered, and open again on next use."""
-    if (servers := _servers(registry)).any_used:
-        in_event_loop(servers.close(), SESSIONS).result()
-
-
-async def close_mcp_servers_async(*, registry: Registry = DEFAULT) -> None:
-    """Like `close_mcp_servers`, from async code."""
-    if (servers := _servers(registry)).any_used:
-        await run_on_loop(servers.close())
-
-
 def _servers(registry: Registry) -> Servers:
     kind = registry[TOOL_KINDS].get("mcp")
     if not isinstance(kind, McpKind):
@@ -313,13 +270,13 @@ class McpKind:
         server = self.servers.find(tool, permissions)
         url = server.address.url if server.address.permissions else None  # the program names the other ones
         check_tool_target(agent, tool, url, allowed=permissions.find_trusted(parse_url(url)) if url else ())
-        connection = self.servers.connection(server.address)
-        offered = _select_allowed(await _list_tools(connection, server, tool), tool)
+        sessions = Sessions(agent.registry.clients, server.address)
+        offered = _select_allowed(await _list_tools(sessions, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})
         return [
             KindTool(
                 function=function,
-                call=partial(_call, connection, entry.name),
+                call=partial(_call, sessions, entry.name),
                 approval="always" if entry.name in changed else approval_policy(tool.approval_mode, entry.name),
             )
             for entry, function in describe_tools(offered, server.name)
@@ -343,9 +300,9 @@ def approval_policy(mode: object, name: str) -> object:
     return "always"
 
 
-async def _list_tools(connection: ServerConnection, server: KnownServer, tool: McpTool) -> "list[Tool]":
+async def _list_tools(sessions: Sessions, server: KnownServer, tool: McpTool) -> "list[Tool]":
     try:
-        tools = await run_on_loop(connection.run_idempotent(_list_all_pages))
+        tools = await run_on_loop(sessions.run_idempotent(_list_all_pages))
         if twice := next((name for name, count in Counter(one.name for one in tools).items() if count > 1), None):
             raise McpError(f"it lists the tool '{visible(twice)}' twice")  # unclear which of them was approved
         return tools
@@ -390,7 +347,7 @@ def _select_allowed(tools: "list[Tool]", tool: McpTool) -> "list[Tool]":
     return tools
 
 
-async def _call(connection: ServerConnection, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:
+async def _call(sessions: Sessions, name: str, arguments: Json, context: ToolContext) -> list[ContentPart]:
     loop = asyncio.get_running_loop()
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -405,4 +362,4 @@ async def _call(connection: ServerConnection, name: str, arguments: Json, contex
     async def work(client: "Client") -> "CallToolResult":
         return await client.call_tool(name, arguments, progress_callback=report)
 
-    return to_parts(await run_on_loop(connection.run(work, context.logger)))
+    return to_parts(await run_on_loop(sessions.run(work, context.logger)))

@@ -17,6 +17,7 @@ from functools import partial
 from logging import ERROR, INFO, Logger, getLevelNamesMapping, getLogger
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from prompty.clients import Clients
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
@@ -265,12 +266,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        return self._owner.done() or self.is_parents
-
-    @property
-    def is_parents(self) -> bool:
-        """True after a fork: the session belongs to the parent process."""
-        return self._owner.get_loop() is not asyncio.get_running_loop()
+        return self._owner.done()
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger) -> T:
         """Run `work` with the connection. Cancelling this cancels only `work`."""
@@ -323,6 +319,7 @@ class Session:
         while (request := await self._requests.get()) is not None:
             if not request.answer.done():
                 self._start(client, request)
+            del request  # a session that rests would keep its last caller
         if self._calls:
             await asyncio.wait(self._calls)
 
@@ -369,25 +366,51 @@ class ServerConnection:
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
+        self._running = 0
         self._sessions: list[Session] = []  # the last is in use; earlier ones finish their requests
 
-    async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger = _LOGGER) -> T:
+    @property
+    def is_busy(self) -> bool:
+        """True while calls run, and always for a server of the host's: its process remembers what its tools did."""
+        return self._running > 0 or self.address.permissions is None
+
+    async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger) -> T:
         """Run `work` in the current session, or in a new session if that has ended."""
-        while True:
-            if not self._sessions or self._sessions[-1].ended or self._sessions[-1].is_parents:
-                self._sessions = [*(session for session in self._sessions if not session.closed), Session(self.address)]
-            with suppress(NotSent):
-                return await self._sessions[-1].run(work, logger)
+        self._running += 1
+        try:
+            while True:
+                if not self._sessions or self._sessions[-1].ended:
+                    open_ones = [session for session in self._sessions if not session.closed]
+                    self._sessions = [*open_ones, Session(self.address)]
+                with suppress(NotSent):
+                    return await self._sessions[-1].run(work, logger)
+        finally:
+            self._running -= 1
+
+    async def aclose(self) -> None:
+        sessions, self._sessions = self._sessions, []
+        await asyncio.gather(*(session.close() for session in sessions))
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The sessions with one server, on their event loop. Each call asks the registry for the connection, which may have
+    been closed meanwhile because it rested."""
+
+    clients: Clients
+    address: ServerAddress
+
+    async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger = _LOGGER) -> T:
+        """Run `work` with the server's connection."""
+        kept = self.clients.in_loop()
+        kept.is_closed_at_exit = True  # so that the processes of servers end properly
+        return await kept.get(self.address, ServerConnection).run(work, logger)
 
     async def run_idempotent(self, work: "Callable[[Client], Awaitable[T]]") -> T:
         """Run `work`, and once more in a new session if the first is lost."""
         with suppress(ConnectionLost):
             return await self.run(work)
         return await self.run(work)
-
-    async def close(self) -> None:
-        sessions, self._sessions = self._sessions, []
-        await asyncio.gather(*(session.close() for session in sessions))
 
 
 async def run_on_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import quote_plus, unquote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
@@ -53,6 +53,7 @@ BEARER: Json = {"type": "http", "scheme": "bearer"}
 _EXPIRY_MARGIN = 30.0  # a token is not used in its last seconds
 _DEFAULT_LIFETIME = 300.0
 MAX_ERROR_LENGTH = 2_000
+MAX_TOKENS = 1_000
 UsableConnection = ApiKeyConnection | AnonymousConnection | OAuthConnection | None
 
 
@@ -132,22 +133,26 @@ class OAuthClient:
 
 
 class TokenCache:
-    """Access tokens by client."""
+    """Access tokens by client, until they expire. Each is a text, so many are kept."""
 
     def __init__(self) -> None:
         self._tokens: dict[OAuthClient, tuple[str, float]] = {}
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[OAuthClient, asyncio.Lock]] = WeakKeyDictionary()
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[OAuthClient, asyncio.Lock]] = (
+            WeakKeyDictionary()
+        )
 
     async def get(self, connection: OAuthConnection, permissions: Permissions) -> str:
         """Return a connection's token. Concurrent calls that need the same token share one request."""
         client = _read_client(connection)
-        locks = self._locks.setdefault(asyncio.get_running_loop(), {})
+        locks = self._locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
         async with locks.setdefault(client, asyncio.Lock()):
             token, expiry = self._tokens.get(client, ("", 0.0))
             if time.monotonic() >= expiry:
                 token, lifetime = await _fetch_token(client, permissions)
                 remember_secrets([token])
-                self._tokens[client] = (token, time.monotonic() + lifetime)
+                now = time.monotonic()
+                kept = [(known, entry) for known, entry in tuple(self._tokens.items()) if entry[1] > now]
+                self._tokens = dict([*kept[1 - MAX_TOKENS :], (client, (token, now + lifetime))])
         return token
 
     def forget(self, connection: OAuthConnection) -> None:
