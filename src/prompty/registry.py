@@ -201,7 +201,7 @@ class Registry:
     As a context manager, it closes its clients at the end.
 
     `dotenv` are variables of a `.env` file, for the prompts that name them. `prompts` are the files that `load` has
-    read.
+    read, and `warned` the options of prompts and models that a warning has named.
     """
 
     def __init__(self, *, trusted_endpoints: Iterable[str] = ()) -> None:
@@ -212,6 +212,7 @@ class Registry:
         self.connections: Connections = Connections()
         self.prompts: PromptCache = PromptCache()
         self.clients: Clients = Clients()
+        self.warned: set[tuple[str, str, str]] = set()
         self._tables: dict[str, Implementations[Any]] = {}
 
     def __getitem__(self, kind: ExtensionPoint[T]) -> Implementations[T]:

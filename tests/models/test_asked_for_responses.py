@@ -14,6 +14,7 @@ from prompty import ModelError, PromptAgent, loads
 from prompty.errors import PromptyWarning
 from prompty.events import FellBack
 from prompty.memory import InProcessMemory
+from prompty.registry import DEFAULT
 from tests.internet import Arrival, Internet, Response
 from tests.servers.rules import ONLY_RESPONSES, TOOLS_OR_NONE, Answer
 from tests.servers.rules_over_http import TODAY, answer, serve_rules
@@ -73,7 +74,7 @@ class OpenAI:
 
 @pytest.fixture
 def openai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAI]:
-    monkeypatch.setattr("prompty.pipeline.request._warned", set())
+    monkeypatch.setattr(DEFAULT, "warned", set())
     server = RulesServer(today=TODAY)
     with serve_rules(server, tmp_path, monkeypatch) as internet:
         yield OpenAI(internet, server)
@@ -267,7 +268,7 @@ def test_a_refusal_on_responses_gets_the_fixes_for_responses(
 ) -> None:
     """The server asked for Responses, and refuses there what the model with a row refuses."""
     with serve_rules(RulesServer(today=TODAY), tmp_path, monkeypatch) as internet:
-        monkeypatch.setattr("prompty.pipeline.request._warned", set())
+        monkeypatch.setattr(DEFAULT, "warned", set())
         openai = OpenAI(internet, RulesServer(today=TODAY))
         openai.refuse(TOOLS_OR_NONE, CHAT, model="gpt-5-mini")
         seen, _ = run(way.invoke, load("gpt-5-mini", ", options: {reasoningEffort: xhigh}"))

@@ -63,7 +63,6 @@ def _fresh_facts() -> Iterator[None]:
     """Forget what was read of the facts, before and after."""
 
     def forget() -> None:
-        facts._read_own_rows.cache_clear()
         facts._find.cache_clear()
 
     forget()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from prompty.errors import PromptyWarning
+from prompty.registry import DEFAULT
 from tests.servers.rules_over_http import TODAY
 from tests.servers.rules_server import RulesServer
 from tests.v1.corpus import ROOT, generate_inputs, load_quietly, name_of, set_variables
@@ -73,7 +74,7 @@ INSTRUCTIONS_ALONE = {
 @pytest.fixture(autouse=True)
 def nobody_was_warned(monkeypatch: pytest.MonkeyPatch) -> None:
     set_variables(monkeypatch)
-    monkeypatch.setattr("prompty.pipeline.request._warned", set())
+    monkeypatch.setattr(DEFAULT, "warned", set())
 
 
 def run(name: str, model: str, way: Way, **inputs: object) -> tuple[RulesServer, object, list[str]]:

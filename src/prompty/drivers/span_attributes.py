@@ -1,10 +1,7 @@
 """The attributes of agents, model calls and replies in spans (§7.1.8)."""
 
 import json
-import os
-from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -149,11 +146,6 @@ def _server_attributes(url: str) -> dict[str, Any]:
 
 def file_digest(agent: PromptAgent) -> str | None:
     try:
-        return _digest(agent.path, os.stat(agent.path).st_mtime_ns) if agent.path else None
+        return sha256(agent.path.read_bytes()).hexdigest() if agent.path else None
     except OSError:  # deleted since it was loaded
         return None
-
-
-@lru_cache(maxsize=256)
-def _digest(path: Path, _: int) -> str:
-    return sha256(path.read_bytes()).hexdigest()

@@ -91,7 +91,6 @@ def check_hosted_servers(agent: PromptAgent) -> None:
                 raise RequestError(cause, refusal.fix)
 
 
-_warned: set[tuple[str, str, str]] = set()
 _MAX_WARNED = 10_000
 
 
@@ -99,11 +98,12 @@ def warn_once(agent: PromptAgent, option: str, text: str) -> None:
     """Warn of what happens to an option, once for each agent, model and option."""
     name = str(agent.path or agent.name or "the prompt")
     key = (name, f"{agent.model.provider}:{agent.model.id}", option)
-    if key in _warned:
+    warned = agent.registry.warned
+    if key in warned:
         return
-    if len(_warned) >= _MAX_WARNED:
-        _warned.clear()
-    _warned.add(key)
+    if len(warned) >= _MAX_WARNED:
+        warned.clear()
+    warned.add(key)
     warnings.warn(f"{name}: {text}", PromptyWarning, stacklevel=2)
 
 

@@ -207,7 +207,6 @@ def read_package_facts() -> Mapping[str, Any]:
     return data
 
 
-@cache
 def _read_own_rows() -> tuple[_Row, ...]:
     rows = read_package_facts()["rows"]
     return tuple(
@@ -222,7 +221,6 @@ def _read_own_rows() -> tuple[_Row, ...]:
     )
 
 
-@lru_cache(maxsize=4)
 def _read_file(path: str) -> tuple[_Row, ...]:
     """Read a user's own file: a list of rows with `host`, `match` and `facts`."""
     from prompty.safety.yaml import read_yaml  # only a user with a file of facts needs it

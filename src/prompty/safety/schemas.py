@@ -191,7 +191,6 @@ def is_legal(schema: Mapping[str, Any]) -> bool:
     return jsonschema_rs.meta.is_valid({**schema, "$schema": _DRAFT_2020_12})
 
 
-@lru_cache(maxsize=2048)
 def is_pattern(text: str) -> bool:
     """Return True for a regular expression that validators support."""
     try:

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 from prompty.append_files import open_to_append
 from prompty.tracing.names import AGENT_NAME
-from prompty.tracing.sanitize import encode
+from prompty.tracing.sanitize import encode, encode_name
 from prompty.tracing.spans import Span
 from prompty.version import __version__
 
@@ -107,11 +108,11 @@ class FileSink:
         span.handles[self] = _Frame(log, frozenset(span.written))
         parent_id = b'"%s"' % span.parent.id.encode() if span.parent else b"null"
         start = [
-            _member(b'"name"', encode(span.name)),
+            _member(b'"name"', encode_name(span.name)),
             _encode_id(span.id),
             *_encode_values(span.written),
             _member(b'"parent"', parent_id),
-            _member(b'"title"', encode(span.title)),
+            _member(b'"title"', encode_name(span.title)),
             _encode_time(span),
         ]
         log.append(_object([_member(b'"start"', _object(start))]))
@@ -138,7 +139,7 @@ def find_trace_file(span: Span) -> Path | None:
 
 
 def _encode_values(written: dict[str, bytes]) -> list[bytes]:
-    return [_member(encode(name), value) for name, value in written.items()]
+    return [_member(encode_name(name), value) for name, value in written.items()]
 
 
 def _encode_id(span_id: str) -> bytes:
@@ -147,7 +148,7 @@ def _encode_id(span_id: str) -> bytes:
 
 def _encode_end(span: Span) -> list[bytes]:
     """Return the members that are known at a span's end, except for recorded values."""
-    members = [_member(b'"title"', encode(span.title)), _encode_time(span)]
+    members = [_member(b'"title"', encode_name(span.title)), _encode_time(span)]
     if span.attributes:
         members.append(_member(b'"attributes"', encode(span.attributes)))
     if span.error:
@@ -166,7 +167,12 @@ def _encode_time(span: Span) -> bytes:
 
 def _format_time(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1000).isoformat(timespec="microseconds")
+    return f"{_format_second(seconds)}.{rest // 1000:06d}+00:00"
+
+
+@lru_cache(maxsize=16)  # most spans of a trace share a second
+def _format_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _open_new(path: str) -> int:

@@ -6,6 +6,7 @@ Used by `spans.Span`, when a value is recorded. Uses `safety.redaction`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import lru_cache
 from json import dumps
 from pathlib import PurePath
 from typing import Any, cast
@@ -66,7 +67,7 @@ class Sanitizer:
 
     def _item_json(self, name: str, value: object) -> bytes:
         is_secret = value is not None and is_credential_name(name)
-        return encode(self.text(name)) + b":" + (encode(MASK) if is_secret else self.json(value))
+        return encode_name(self.text(name)) + b":" + (encode(MASK) if is_secret else self.json(value))
 
     def _cached_json(self, value: object, convert: Callable[[], object]) -> bytes:
         """Return the JSON of an object. The cache keeps the object alive, so its id cannot be reused."""
@@ -123,6 +124,12 @@ class Sanitizer:
         if is_dataclass(value) and not isinstance(value, type):
             return self._plain_mapping({field.name: getattr(value, field.name) for field in fields(value)}, depth + 1)
         return self.text(repr(value))
+
+
+@lru_cache(maxsize=1024)  # traces repeat the same names
+def encode_name(name: str) -> bytes:
+    """Return a name as JSON."""
+    return encode(name)
 
 
 def _refuse(value: object) -> object:

@@ -82,7 +82,6 @@ def function_to_wire(function: Function) -> Json:
     return {"type": "function", "function": definition}
 
 
-@lru_cache(maxsize=64)
 def _list_options(profile: Profile) -> dict[str, str]:
     """Return the options that a server has, under its names."""
     names = {"max_completion_tokens": profile.token_field, "seed": profile.seed_field}
