@@ -248,6 +248,15 @@ def test_the_least_recently_used_prompts_leave_beyond_a_number_of_bytes(tmp_path
     assert load(paths[1], registry=registry) is not second
 
 
+def test_more_than_a_thousand_prompts_in_turn_are_loaded_once(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.prompty" for number in range(1_100)]
+    for path in paths:
+        path.write_text("---\nname: a\n---\n", encoding="utf-8")
+        age(path, 10)
+    first = [load(path) for path in paths]
+    assert all(load(path) is agent for path, agent in zip(paths, first, strict=True))
+
+
 def test_the_files_of_a_prompt_count_and_a_changed_one_counts_once(tmp_path: Path) -> None:
     prompt, text = tmp_path / "a.prompty", tmp_path / "text.md"
     prompt.write_text("---\ndescription: ${file:text.md}\n---\n".ljust(100), encoding="utf-8")
