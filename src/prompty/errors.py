@@ -34,7 +34,7 @@ PromptyWarning (UserWarning)        the file works, but something in it is proba
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -114,19 +114,32 @@ class PromptyError(Exception):
 
     messages: tuple[Any, ...] = ()
     usage: Any = None
-    cost: Any = None
+    _cost: Any = None  # or a function that looks it up
     # Where in the file the cause is: the line of the declared input, the tool, the model's key, or the body.
     problem: "Problem | None" = None
     # The path of that key in the file, if the code that raised the error knows it.
     keys: tuple[str | int, ...] = ()
 
+    @property
+    def cost(self) -> Any:
+        """What the model calls of the run cost in dollars, or None if it is not known."""
+        if callable(self._cost):
+            self._cost = self._cost()
+        return self._cost
+
     def __reduce__(self) -> Any:
         """Let other processes read an error that was pickled: few classes take their message as an argument."""
+        self._cost = self.cost
         return _restore_error, (type(self), self.args), vars(self)
 
     def for_command_line(self) -> str:
         """Return the message with the fixes of a command line."""
         return str(self)
+
+
+def describe_run(error: PromptyError, messages: tuple[Any, ...], usage: Any, find_cost: Callable[[], Any]) -> None:
+    """Say in an error what the run was that it ends. The cost is looked up when it is asked for."""
+    error.messages, error.usage, error._cost = messages, usage, find_cost
 
 
 def _restore_error(kind: type[PromptyError], arguments: tuple[object, ...]) -> PromptyError:
@@ -320,11 +333,12 @@ class StreamCut(ModelError):
 
 
 class Refused(ModelError, ValueError):
-    """The model refused to answer, in a stream."""
+    """The model refused to answer, in a stream. `reply` is its answer, with what it used."""
 
-    def __init__(self, refusal: str) -> None:
+    def __init__(self, refusal: str, reply: object = None) -> None:
         super().__init__(f"Model refused: {refusal}")
         self.refusal = refusal
+        self.reply = reply
 
 
 class EmptyReply(ModelError, ValueError):

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from prompty import Budget, turn
-from prompty.errors import BudgetSpent, PromptyError, ResultError
-from prompty.model.message import Usage
+from prompty import Budget, CancelToken, Context, PromptAgent, assistant, loads, turn, user
+from prompty.errors import BudgetSpent, Cancelled, PromptyError, ResultError
+from prompty.events import Done
+from prompty.model.message import Reply, Usage
 from prompty.testing import Script, answer, call
-from tests.ways import Way, sync_and_async
+from tests.ways import Way, every_way, sync_and_async
 
 SMALL = Usage(input_tokens=1_000, output_tokens=100)
 BIG = Usage(input_tokens=50_000, output_tokens=100)
@@ -28,11 +29,11 @@ def parent(tmp_path: Path) -> Path:
 
 @sync_and_async
 def test_a_child_that_fails_after_its_calls_has_used_the_budget(parent: Path, way: Way) -> None:
-    with Script(ASK, answer("no number", usage=BIG), ASK) as script:
+    with Script(ASK, answer("no number", usage=BIG)) as script:
         seen = way.turn(parent, budget=Budget(tokens=20_000))
     assert isinstance(seen.error, BudgetSpent)
-    assert seen.error.usage == SMALL + BIG + SMALL
-    assert len(script.requests) == 3
+    assert seen.error.usage == SMALL + BIG
+    assert len(script.requests) == 2
 
 
 @sync_and_async
@@ -63,3 +64,64 @@ def test_a_stream_knows_the_cost_of_its_children(parent: Path) -> None:
     ):
         assert stream.result == "Done."
         assert stream.cost == 3 * Decimal("0.00225")
+
+
+@sync_and_async
+def test_parallel_children_share_a_budget(tmp_path: Path, way: Way) -> None:
+    (tmp_path / "child.prompty").write_text(HEAD.format("inputs: {q: string}\n"))
+    path = tmp_path / "parent.prompty"
+    path.write_text(HEAD.format("tools: [{name: child, kind: prompty, path: child.prompty}]\n"))
+    eight = answer("", *(call("child", q=str(number)) for number in range(8)), usage=Usage(input_tokens=10))
+    nine = answer("x", usage=Usage(input_tokens=9_000))
+    with Script(eight, *[nine] * 2) as script:
+        seen = way.turn(path, budget=Budget(tokens=10_000))
+    assert isinstance(seen.error, BudgetSpent)
+    assert seen.error.usage.input_tokens == 18_010
+    assert len(script.requests) == 3
+
+
+def summarizing(folder: Path) -> Context:
+    path = folder / "summary.prompty"
+    path.write_text(HEAD.format("inputs: {conversation: {kind: string}, characters: {kind: integer}}\n"))
+    return Context(limit=1000, summary=path)
+
+
+LONG = [one for _ in range(10) for one in (user("q" * 300), assistant("a" * 300))] + [user("now")]
+
+
+@sync_and_async
+def test_a_summary_counts_in_the_run_that_it_is_for(tmp_path: Path, way: Way) -> None:
+    agent = loads(HEAD.format(""))
+    with Script(answer("summary", usage=BIG), answer("Done.", usage=SMALL)) as script:
+        seen = way.turn(agent, messages=LONG, context_budget=summarizing(tmp_path), model="gpt-5-mini", details=True)
+    assert seen.result.usage == BIG + SMALL
+    assert [request["model"] for request in script.requests] == ["gpt-5-mini", "gpt-5-mini"]
+    with Script(answer("summary", usage=BIG)):
+        seen = way.turn(agent, messages=LONG, context_budget=summarizing(tmp_path), budget=Budget(tokens=2_000))
+    assert isinstance(seen.error, BudgetSpent)
+    assert seen.error.usage == BIG
+
+
+@sync_and_async
+def test_a_summary_ends_when_its_run_is_cancelled(tmp_path: Path, way: Way) -> None:
+    token = CancelToken()
+
+    def cancel(_: object) -> Reply:
+        token.cancel()
+        return answer("summary")
+
+    with Script(cancel) as script:
+        seen = way.turn(loads(HEAD.format("")), messages=LONG, context_budget=summarizing(tmp_path), cancel=token)
+    assert isinstance(seen.error, Cancelled)
+    assert len(script.requests) == 1
+
+
+@every_way
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_a_refusal_has_used_what_it_used(way: Way, api: str) -> None:
+    provider = {"provider": "anthropic"} if api == "messages" else {"apiType": api}
+    agent = PromptAgent.model_validate({"model": {"id": "m", **provider}, "instructions": "user:\nHi"})
+    with Script(Reply(refusal="No.", finish_reason="refusal", usage=SMALL)):
+        seen = way.turn(agent, budget=Budget(tokens=10))
+    used = seen.error.usage if seen.error else seen.of(Done)[-1].usage
+    assert used == SMALL

@@ -522,6 +522,22 @@ async def test_a_function_of_the_workflow_stops_a_turn(temporal: TemporalServer,
 
 
 @in_event_loop
+async def test_a_prompt_that_runs_as_a_tool_gets_what_is_left_of_the_budget(
+    temporal: TemporalServer, model: Model, tmp_path: Path
+) -> None:
+    looks = [[{"call": "look", "arguments": {"at": f"{n}"}}] for n in range(5)]
+    model.scripts = {"the child": looks, "the parent": [[{"call": "child", "arguments": {}}], "Done."]}
+    child = "tools: [{name: look, kind: function, parameters: [{name: at, kind: string}]}]\n"
+    write_prompt(tmp_path, "child", "the child", child)
+    parent = "tools: [{name: child, kind: prompty, mode: agentic, path: child.prompty}]\n"
+    file, desk, queue = write_prompt(tmp_path, "parent", "the parent", parent), Desk(), new_id()
+    async with working(temporal, queue, tools=desk.tools) as client:
+        failure = await fail_turns(client, queue, {"source": file, "budget": {"tokens": 45}})
+    assert "the turn has used 45 tokens" in str(failure)
+    assert len(model.bodies) == 3
+
+
+@in_event_loop
 async def test_a_result_that_temporal_cannot_store_fails_the_turn_and_says_its_size(
     temporal: TemporalServer, model: Model, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from prompty.loop.effects import (
     PlannedCall,
     Wait,
 )
+from prompty.loop.meter import Meter
 from prompty.loop.state import TurnState
 from prompty.loop.turn import run_loop
 from prompty.model.message import Reply
@@ -104,7 +105,7 @@ class Life:
     results: dict[str, Message | None] = field(default_factory=dict)
 
     def run(self) -> Ending:
-        loop = run_loop(self.play.plan, TurnState(list(self.play.history)))
+        loop = run_loop(self.play.plan, TurnState(list(self.play.history), meter=Meter(self.play.plan.settings.budget)))
         answer: object = None
         failure: PromptyError | None = None
         try:

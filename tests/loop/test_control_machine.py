@@ -29,6 +29,7 @@ from prompty.loop.effects import (
     SaveMemory,
     Summarise,
 )
+from prompty.loop.meter import Meter
 from prompty.loop.state import Hooks, Plan, SessionPlan, TurnState, resumed_state
 from prompty.loop.turn import run_loop
 from prompty.model.message import Json, Reply
@@ -208,11 +209,20 @@ def checked(ending: Ending) -> Ending:
     return ending
 
 
+def begin(control: Control) -> TurnState:
+    return TurnState(list(control.play.history), meter=Meter(control.plan.settings.budget))
+
+
 def whole(control: Control, world: World) -> Ending:
     """Play a turn to its end, in as many processes as it takes."""
     while True:
         try:
-            return drive(run_loop(control.plan, TurnState(list(control.play.history))), world)
+            return drive(
+                run_loop(
+                    control.plan, TurnState(list(control.play.history), meter=Meter(control.plan.settings.budget))
+                ),
+                world,
+            )
         except Crash:
             continue
 
@@ -226,7 +236,9 @@ def check_session(control: Control, world: World) -> None:
     plan = control.plan._replace(hooks=Hooks(gate=True), context=None, finish=lambda reply: reply.text)
     again = World(replace(control, play=replace(control.play, answers=(Asked(Reply(text="Still here."), ()),))))
     again.stored = list(world.stored)
-    ending = drive(run_loop(plan, TurnState(list(control.play.history))), again)
+    ending = drive(
+        run_loop(plan, TurnState(list(control.play.history), meter=Meter(control.plan.settings.budget))), again
+    )
     assert isinstance(ending.value, Done)
     assert again.stored[: len(world.stored)] == world.stored
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from random import uniform
 from typing import Any, TypeVar, cast
 
@@ -100,6 +101,8 @@ class AsyncDriver(Driver):
                             yield effect.event
                         continue
                     try:
+                        if type(effect) is CallModel:
+                            await self._begin_call(effect)
                         if (items := self._items(effect)) is None:
                             answer = await self._perform(effect)
                         else:
@@ -113,6 +116,7 @@ class AsyncDriver(Driver):
                                     if self.streaming:
                                         yield item
                     except PromptyError as error:
+                        self.meter.give_up()
                         failure = describe_failure(error, effect, self.targets)
                     except asyncio.CancelledError as error:
                         raise error from await self._cancel_loop(loop, Cancelled())
@@ -121,12 +125,15 @@ class AsyncDriver(Driver):
                 yield effect
             finally:
                 loop.close()
+                self.meter.give_up()
                 if self.host.session is not None:
                     await self.host.session.release_async()
 
     async def perform(self, effect: Effect[T]) -> AsyncGenerator[Event | Outcome[T], None]:
         """Perform one effect. Yield its events, and its answer as the `Outcome`."""
         try:
+            if type(effect) is CallModel:
+                await self._begin_call(effect)
             if (items := self._items(effect)) is None:
                 yield Outcome(cast(T, await self._perform(effect)))
                 return
@@ -137,6 +144,22 @@ class AsyncDriver(Driver):
                     yield cast(Event | Outcome[T], item)
         except PromptyError as error:
             raise describe_failure(error, effect, self.targets) from error.__cause__
+        finally:
+            self.meter.give_up()
+
+    async def _begin_call(self, effect: CallModel) -> None:
+        """Wait until a call may begin under the budgets of the run and of those above it."""
+        if (kind := self.get_kind(effect)) is None:
+            return
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        while not self.meter.begin(kind, partial(loop.call_soon_threadsafe, ready.set)):
+            with suppress(TimeoutError):  # `check` says so
+                async with asyncio.timeout(self.clock.left()):
+                    await interruptible(ready.wait(), self.cancel)
+            ready.clear()
+            self.check()
+        self.meter.check()
 
     def _items(self, effect: Effect[object]) -> AsyncGenerator[Event | Outcome[object], None] | None:
         """Return the event stream of an effect that emits events before its answer, else None."""

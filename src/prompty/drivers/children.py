@@ -15,6 +15,7 @@ from prompty.drivers import aio, sync
 from prompty.drivers.run import Invocation, Run, open_run, open_run_async
 from prompty.errors import ToolError
 from prompty.loop.options import Listener
+from prompty.loop.stop import Budget
 from prompty.model.agent import PromptAgent
 from prompty.model.event import Done, Nested
 from prompty.model.message import Json, ToolCall
@@ -115,10 +116,11 @@ def child_invocation(child: PromptAgent, arguments: Json, context: ToolContext, 
         raise ToolError(f"the prompt '{child.name or child.path}' would call itself", "Break the cycle.")
     if len(lineage) >= MAX_CHILD_DEPTH:
         raise ToolError(f"prompts call each other more than {MAX_CHILD_DEPTH} levels deep", "Nest fewer prompts.")
+    parent.state.meter.live.add(context.key)
     declared = {tool.name for tool in child.tools} if agentic else set()
     settings = parent.settings.for_child(
         tools={name: tool for name, tool in handlers_of(parent.settings.tools).items() if name in declared},
-        budget=parent.remaining_budget(),
+        budget=None if parent.clock.end is None else Budget(seconds=parent.clock.left()),
         on_event=_nested_listener(parent, context),
     )
     operation: Literal["turn", "invoke"] = "turn" if agentic else "invoke"

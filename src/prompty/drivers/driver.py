@@ -14,8 +14,9 @@ from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.session import MemorySession
 from prompty.drivers.target import Target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
+from prompty.errors import TIMED_OUT, BudgetSpent, Cancelled, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
+from prompty.loop.meter import CallKind, Meter
 from prompty.loop.options import Settings
 from prompty.model.agent import PromptAgent, mask_bound_values
 from prompty.model.event import Delta, Event
@@ -65,6 +66,8 @@ class Host:
 
     def answer_failure(self, question: Question, error: Exception) -> object:
         """Fail closed after an exception: deny for gate and guardrails, None for a summary."""
+        if isinstance(error, Cancelled | BudgetSpent):  # of the prompt of a summary, and so of this run
+            raise error
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
         self._log("The host's function for %s raised.\n%s", type(question).__name__, error)
@@ -170,6 +173,7 @@ class Driver:
     tools: ToolRunner | None
     host: Host
     clock: Clock
+    meter: Meter
     cancel: CancelToken | None = None
     spans: RunSpans | None = None
     streaming: bool = False
@@ -192,6 +196,13 @@ class Driver:
         except PromptyError as error:
             place_error(error, self.targets[0].agent)
             raise
+
+    def get_kind(self, effect: CallModel) -> CallKind | None:
+        """Return the kind of a call that may have to wait for others under a budget, or None if it never does."""
+        if not self.meter.is_limited or effect.request.method == "GET":  # an answer in the background
+            return None
+        agent = self.targets[effect.model].agent
+        return agent.path or agent.name, agent.model.id, len(effect.request.messages)
 
     def check(self) -> None:
         """Raise if the run was cancelled, or has used its time budget."""

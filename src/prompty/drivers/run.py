@@ -7,8 +7,10 @@ from asyncio import to_thread
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from operator import is_
 from secrets import token_hex
+from threading import Lock
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -23,12 +25,12 @@ from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import PausedRefused, PromptyError, Refused, RequestError, ResultError, check_path
 from prompty.loop.context import Context, parse_context
 from prompty.loop.effects import Loop, Rewrite, Verdict
+from prompty.loop.meter import CountedReply, Meter
 from prompty.loop.options import Settings, renders_file
 from prompty.loop.policy import combine_policies, get_tool_policies, parse_verdict
 from prompty.loop.state import (
     NO_HOOKS,
     Choice,
-    CountedReply,
     Hooks,
     Plan,
     SessionPlan,
@@ -36,7 +38,7 @@ from prompty.loop.state import (
     check_policies,
     resumed_state,
 )
-from prompty.loop.stop import Budget, Price, tokens_of
+from prompty.loop.stop import Price
 from prompty.loop.turn import run_loop
 from prompty.model.agent import PromptAgent
 from prompty.model.citation import Citation, ProviderCall
@@ -61,6 +63,7 @@ from prompty.registry import DEFAULT, Registry
 from prompty.safety.html import Row, to_text, write_table
 from prompty.safety.origins import parse_origin
 from prompty.safety.redaction import Redactor
+from prompty.tools.calls import Metered
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from prompty.wire.structured import cast, find_result_schema
 
@@ -300,33 +303,46 @@ class Run:
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
+        meter = partial(Meter, settings.budget, parent.state.meter if parent else None, lock=Lock())
         if paused is not None:
             check_policies(paused, self.hooks())
             carry_over: Any = paused.carry_over
             if carry_over.get("model", 0) >= len(self.agents):
                 raise PausedRefused("it was paused with a fallback that is not there now", "Pass the same fallbacks=.")
-            state, run_id = resumed_state(paused, parse_decisions(paused, invocation.verdicts)), paused.run_id
+            decisions = parse_decisions(paused, invocation.verdicts)
+            state, run_id = resumed_state(paused, decisions, meter), paused.run_id
         self.run_id: str = run_id or token_hex(16)
         self._opening = (
             Opening([], 0, 0) if state else initial_messages(agent, self.inputs, invocation.inputs, settings)
         )
-        self.state: TurnState = state or TurnState(self._opening.messages)
-        if parent:
-            self.state.replies = parent.state.replies
-        elif invocation.details:
-            self.state.replies = []
+        self.state: TurnState = state or TurnState(self._opening.messages, meter=meter())
 
     def sync_driver(self) -> sync.SyncDriver:
         """Connect to the models and tools, for synchronous code."""
-        return self._connect(sync.SyncDriver, start, is_async=False)
+        return self._connect(sync.SyncDriver, self._run_summary, is_async=False)
 
     def async_driver(self) -> aio.AsyncDriver:
         """Connect to the models and tools, for async code."""
-        return self._connect(aio.AsyncDriver, start_async, is_async=True)
+        return self._connect(aio.AsyncDriver, self._run_summary_async, is_async=True)
+
+    def _run_summary(self, invocation: Invocation) -> Metered:
+        """Run the prompt of a summary below this run, whose budget it uses."""
+        run, events = open_run(invocation, self)
+        return run.meter_result(sync.drain(events), self)
+
+    async def _run_summary_async(self, invocation: Invocation) -> Metered:
+        run, events = await open_run_async(invocation, self)
+        return run.meter_result(await aio.drain_async(events), self)
+
+    def meter_result(self, end: Done | Paused, parent: "Run") -> Metered:
+        """Return the result for the run above, where its usage is counted already: unless another process reads it."""
+        key = f"run:{self.run_id}"
+        parent.state.meter.live.add(key)
+        return Metered(self.result(end), self.state.usage, self.state.cost, key=key)
 
     def _connect(self, driver: type[D], start: Callable[[Invocation], object], *, is_async: bool) -> D:
         settings, spans = self.settings, self._spans
-        summary = summarizer(self._context, start, self.agent.registry)
+        summary = summarizer(self._context, start, settings, self.agent.registry)
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
         host = Host(self.agent, settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
@@ -354,6 +370,7 @@ class Run:
             tools=tools,
             host=host,
             clock=self.clock,
+            meter=self.state.meter,
             cancel=settings.cancel,
             spans=spans,
             streaming=self._stream,
@@ -383,7 +400,7 @@ class Run:
             citations=end.citations,
             provider_calls=end.provider_calls,
             _cost=end.cost,
-            _replies=tuple(self.state.replies or ()),
+            _replies=tuple(self.state.meter.replies),
             _sensitive=tuple(self._given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),
         )
 
@@ -426,28 +443,17 @@ class Run:
             cache_use=self._cache_use,
         )
 
-    def remaining_budget(self) -> Budget:
-        """Return what is left of the budget, for a prompt that runs as a tool of this one."""
-        budget = self.settings.budget or Budget()
-        return Budget(
-            tokens=None if budget.tokens is None else max(budget.tokens - tokens_of(self.state.usage), 0),
-            cost=None if budget.cost is None else max(Decimal(str(budget.cost)) - (self.state.cost or 0), Decimal()),
-            seconds=self.clock.left(),
-        )
-
     @property
     def is_priced(self) -> bool:
         """Whether the cost is shown or limited, here or in the run that calls this prompt as a tool."""
-        settings = self.settings
-        is_limited = settings.budget is not None and settings.budget.cost is not None
+        settings, is_limited = self.settings, self.state.meter.limits_cost
         return bool(is_limited or settings.stop or settings.on_event or self._stream) or self._is_priced_above
 
     def _price(self, agent: PromptAgent) -> Price:
         """Return the price of answers. Unless someone can see the cost, skip the lookup: it takes longer than a tool
         call."""
-        is_limited = self.settings.budget is not None and self.settings.budget.cost is not None
         if self.is_priced:
-            return get_pricer(agent, required=is_limited)
+            return get_pricer(agent, required=self.state.meter.limits_cost)
         return _no_price
 
 
@@ -651,7 +657,7 @@ def _parse_decision(call: GatedCall, verdict: object) -> Verdict | Rewrite:
 
 
 def summarizer(
-    context: Context | None, start: Callable[[Invocation], object], registry: Registry
+    context: Context | None, start: Callable[[Invocation], object], settings: Settings, registry: Registry
 ) -> Callable[..., object] | None:
     """Return the function that sums up dropped messages: the host's, or one that starts its .prompty file."""
     if context is None or context.summary is None or callable(context.summary):
@@ -659,10 +665,20 @@ def summarizer(
     agent = load(context.summary, missing_env="defer", registry=registry).model_copy(
         update={"tools": (), "outputs": ()}
     )  # the result is text
-    return lambda messages, characters: start(_summary_invocation(agent, messages, characters))
+    own = Settings(
+        extra_inputs="ignore",
+        model=settings.model,
+        cancel=settings.cancel,
+        timeout=settings.timeout,
+        max_retries=settings.max_retries,
+        provider_tools=settings.provider_tools,
+    )
+    return lambda messages, characters: start(_summary_invocation(agent, messages, characters, own))
 
 
-def _summary_invocation(agent: PromptAgent, messages: Sequence[Message], characters: int) -> Invocation:
+def _summary_invocation(
+    agent: PromptAgent, messages: Sequence[Message], characters: int, settings: Settings
+) -> Invocation:
     lines = [f"{message.role}: {message.text}" for message in messages if message.text]
     inputs = {"conversation": "\n".join(lines), "characters": characters}
-    return Invocation(operation="invoke", source=agent, inputs=inputs, settings=Settings(extra_inputs="ignore"))
+    return Invocation(operation="invoke", source=agent, inputs=inputs, settings=settings)

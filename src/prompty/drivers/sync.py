@@ -2,6 +2,7 @@
 
 import inspect
 import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
@@ -88,17 +89,33 @@ class SyncDriver(Driver):
                             yield effect.event
                         continue
                     try:
+                        if type(effect) is CallModel:
+                            self._begin_call(effect)
                         if (events := self._events_of(effect)) is None:
                             answer = self._perform(effect)
                         else:
                             answer = yield from self._report(events)
                     except PromptyError as error:
+                        self.meter.give_up()
                         failure = describe_failure(error, effect, self.targets)
                 return effect.value
             finally:
                 loop.close()
+                self.meter.give_up()
                 if self.host.session is not None:
                     self.host.session.release()
+
+    def _begin_call(self, effect: CallModel) -> None:
+        """Wait until a call may begin under the budgets of the run and of those above it."""
+        if (kind := self.get_kind(effect)) is None:
+            return
+        ready = threading.Event()
+        while not self.meter.begin(kind, ready.set):
+            with self.cancel.listening(ready.set) if self.cancel else NULL_SPAN:
+                ready.wait(self.clock.left())
+            ready.clear()
+            self.check()
+        self.meter.check()
 
     def _events_of(self, effect: Effect[object]) -> Generator[Event, None, object] | None:
         """Return the event generator of an effect that emits events before its answer, else None."""

@@ -153,7 +153,8 @@ class ToolRunner:
         message = failure_message(planned.call, error, self._mask)
         if not (isinstance(error, PromptyError) and self._is_child(planned.call.name)):
             return message
-        return replace(message, usage=error.usage, cost=error.cost)  # paid, although it failed
+        cost = error.cost if getattr(self._run, "is_priced", False) else None  # else it would be looked up
+        return replace(message, usage=error.usage, cost=cost)  # paid, although it failed
 
     def _mask(self, text: str) -> str:
         """Mask the values that the agent's tools bind, which neither the model nor a log may see."""

@@ -31,12 +31,15 @@ from prompty.loop.effects import (
     OutcomeUnknown,
     PlannedCall,
     Rewrite,
+    Summarise,
 )
 from prompty.loop.policy import parse_guardrail, parse_verdicts
 from prompty.model.message import Json, Message, Reply
+from prompty.tools.calls import Metered
 
 # Raised by a reader when the JSON does not have the shape that was written.
 _MISREAD = (AttributeError, LookupError, TypeError, ValueError)
+_METERED: TypeAdapter[Metered] = TypeAdapter(Metered)
 _OFFERED: TypeAdapter[tuple[OfferedTool, ...]] = TypeAdapter(tuple[OfferedTool, ...])
 _PROBLEMS: TypeAdapter[tuple[Problem, ...]] = TypeAdapter(tuple[Problem, ...])
 UNKNOWN: Json = {"unknown": True}
@@ -87,6 +90,8 @@ def answer_to_json(effect: Effect[object], answer: object) -> object:
                 if isinstance(verdict, Rewrite)
                 else verdict_to_json(verdict)
             )
+        case Summarise() if isinstance(answer, Metered):
+            return _METERED.dump_python(answer, mode="json")
     return answer
 
 
@@ -117,6 +122,8 @@ def _answer_from(effect: Effect[object], value: Any) -> object:
             return [verdict_from_json(entry) for entry in value]
         case CheckGuardrail():
             return Rewrite(_rewrite_from(value["rewrite"])) if "rewrite" in value else verdict_from_json(value)
+        case Summarise() if isinstance(value, dict):
+            return _METERED.validate_python(value)
     return value
 
 

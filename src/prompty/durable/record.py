@@ -7,7 +7,9 @@ it.
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, TypedDict, cast
 
 from pydantic import TypeAdapter
@@ -22,6 +24,7 @@ from prompty.durable.steps import WrongWorker
 from prompty.durable.verdicts import Decision, verdict_from_json, verdict_to_json
 from prompty.errors import PausedRefused, RequestError, RunRefused
 from prompty.loop.context import Context, Tokens
+from prompty.loop.meter import Meter
 from prompty.loop.options import Gate, RunOptions, Settings, check_numbers, renders_file
 from prompty.loop.policy import AllPolicies, Guardrails
 from prompty.loop.state import Hooks, Plan, TurnState, check_policies, resumed_state
@@ -238,7 +241,7 @@ def _assemble(
     state = None
     if record.paused is not None:
         decisions = {key: verdict_from_json(value) for key, value in record.answers.items()}
-        state = resumed_state(Paused.from_json(record.paused), decisions)
+        state = resumed_state(Paused.from_json(record.paused), decisions, partial(Meter, settings.budget, lock=Lock()))
     invocation = Invocation(
         operation="turn",
         source=agent,

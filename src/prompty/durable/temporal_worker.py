@@ -310,6 +310,8 @@ class TurnActivities:
             call: Any = unseal(stored, "a step")
             turn = await self._find_turn(call["turn"])
             wanted = await _decode(turn, call)
+            if "used" in call:
+                turn.performer.inner.meter.set_used(call["used"])
             result = await turn.performer.perform(call["step"], wanted)
             result = check_size(result, f"the result of the step '{call['step']}'", self.most_bytes)
             if isinstance(wanted, DescribeTools):

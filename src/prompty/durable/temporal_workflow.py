@@ -34,6 +34,7 @@ from prompty.loop.effects import (
     PlannedCall,
     Summarise,
 )
+from prompty.loop.meter import Meter
 from prompty.loop.policy import combine_policies
 from prompty.loop.state import Plan, TurnState, check_policies
 from prompty.loop.stop import Progress
@@ -101,6 +102,7 @@ async def turn(
         ):
             while True:
                 plan, state = _plan(record, hooks, stop)
+                steps.meter = state.meter
                 end = await TurnDriver(steps, record.run_id, hooks).drive(run_loop(plan, state))
                 if isinstance(end, Done):
                     return end.result
@@ -377,6 +379,7 @@ class TemporalSteps:
         self._opened, self._run_id, self._inbox = opened, record.run_id, inbox
         self._sent = SentMessages()
         self._offered: Json | None = None
+        self.meter: Meter = Meter()
 
     def read(self, numbers: Sequence[int] | None) -> Json:
         """Return messages of the turn, or how it was opened."""
@@ -384,7 +387,14 @@ class TemporalSteps:
 
     async def keep(self, name: str, wanted: Wanted, /, *, once: bool = False, interrupted: bool = False) -> Json:
         check_history()
-        call = seal({"turn": self._opened["turn"], "step": name, "effect": encode(wanted, self._sent.encode)})
+        content: Json = {
+            "turn": self._opened["turn"],
+            "step": name,
+            "effect": encode(wanted, self._sent.encode),
+        }
+        if isinstance(wanted, PlannedCall | Summarise):  # which may run other prompts under the budget of this turn
+            content["used"] = self.meter.used()
+        call = seal(content)
         check_size(call, f"the step '{name}'", find_most_bytes())
         for _ in range(ATTEMPTS):
             try:

@@ -11,6 +11,7 @@ from prompty.model.event import Event
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.paused import GatedCall
 from prompty.model.request import Function, WireRequest
+from prompty.tools.calls import Metered
 
 Answer = TypeVar("Answer", covariant=True)
 Result = TypeVar("Result")
@@ -139,8 +140,9 @@ class DrainSteering(Effect[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Summarise(Effect[str | None]):
-    """Return a summary of messages in at most `characters` characters, or None if it fails."""
+class Summarise(Effect[str | Metered | None]):
+    """Return a summary of messages in at most `characters` characters, or None if it fails. A prompt that wrote it says
+    what it used."""
 
     messages: tuple[Message, ...]
     characters: int

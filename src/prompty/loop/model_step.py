@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from prompty.errors import (
     TIMED_OUT,
-    BudgetSpent,
     GuardrailError,
     ModelError,
     PromptyError,
@@ -41,7 +40,6 @@ from prompty.loop.effects import (
 )
 from prompty.loop.policy import parse_guardrail
 from prompty.loop.state import Choice, Hooks, Plan, TurnState
-from prompty.loop.stop import overspent
 from prompty.model.event import Compacted, FellBack, ModelFailed, ModelReply, ModelRequested, Retry
 from prompty.model.message import Message, Reply
 from prompty.model.request import WireRequest
@@ -50,6 +48,7 @@ from prompty.pipeline.history import normalize_history
 from prompty.pipeline.request import read_messages, warn_once
 from prompty.providers import PROVIDERS, RequestBase
 from prompty.providers.fitting import fit_request
+from prompty.tools.calls import Metered
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
@@ -64,6 +63,7 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
     """Ask the model, then its fallbacks one after the other, and return the checked answer."""
     messages = (yield from _fit_context(plan.context, plan.hooks, state, tools)) if plan.context else state.messages
     while True:
+        state.meter.check()
         choice = plan.choices[state.model]
         if state.model in state.bases:
             choice = choice._replace(base=state.bases[state.model])
@@ -75,6 +75,8 @@ def ask_model(plan: Plan, state: TurnState, tools: Sequence[OfferedTool]) -> Loo
                 request, plan.settings.max_retries, call=state.calls, model=state.model, observed=plan.observed
             )
         except ModelError as error:
+            if isinstance(error, Refused) and isinstance(error.reply, Reply):
+                state.count(error.reply, choice)
             if base := _find_wanted_base(choice, error):
                 state.bases[state.model] = base
                 continue
@@ -103,8 +105,7 @@ def _continue_answer(plan: Plan, state: TurnState, choice: Choice, request: Wire
     if api.join is None:
         return (yield from _await_answer(plan, state, choice, request, reply))
     for _ in range(MAX_CONTINUATIONS):
-        if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
-            raise BudgetSpent(spent)
+        state.meter.check()
         following = build_cached_request(
             choice.agent,
             [*request.messages, reply.message()],
@@ -261,6 +262,9 @@ def _fit_context(context: Context, hooks: Hooks, state: TurnState, tools: Sequen
         messages = [state.messages[position] for position in sorted(dropped)]
         longest = get_summary_size(limit) - len(SUMMARY) - 1
         summary = (yield from Summarise(tuple(messages), longest)) if hooks.summary else None
+        if isinstance(summary, Metered):
+            state.meter.count_stored(summary.key, summary.usage, summary.cost)
+            summary = str(summary.value)
         state.dropped, state.summary = dropped, (summary or write_plain_summary(messages, longest))[:longest]
         yield Emit(Compacted(len(messages), state.summary))
     return compact(state.messages, dropped, state.summary)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 from prompty.errors import PausedRefused
 from prompty.loop.context import Context, Gauge
 from prompty.loop.effects import Rewrite, Verdict
+from prompty.loop.meter import Meter
 from prompty.loop.options import Settings
 from prompty.loop.policy import later, list_policies
 from prompty.loop.stop import Price, Progress
@@ -21,13 +22,6 @@ from prompty.model.paused import GatedCall, Paused
 from prompty.pipeline.caching import CacheUse
 from prompty.providers import Api, RequestBase
 from prompty.tools.calls import error_message, result_message
-
-
-class CountedReply(NamedTuple):
-    """A reply, and the agent that asked for it."""
-
-    agent: PromptAgent
-    reply: Reply
 
 
 class Choice(NamedTuple):
@@ -62,7 +56,6 @@ class Hooks:
 
 
 NO_HOOKS = Hooks()
-NO_USAGE = Usage()
 
 
 class Plan(NamedTuple):
@@ -93,6 +86,7 @@ class Plan(NamedTuple):
 class TurnState:
     """The messages and counters of a run.
 
+    - `meter`: what this run and those below it use.
     - `saved`: number of leading messages already persisted; meaningless until `session_loaded`.
     - `pending_batch`: while tools run, the answer that called them, with a slot for each result.
     - `stored`: number of messages in the session.
@@ -101,7 +95,7 @@ class TurnState:
     - `calls`: number of model calls, for `CallModel.call`.
     - `last_reply`: the model's last answer; after a pause, the one that the pause is about.
     - `provider_calls`: the tools that providers ran, also for prompts that run as tools.
-    - `replies`: if the caller wants details, all replies since the start, also those of prompts that run as tools.
+    - `counted`: keys of tool calls whose usage and provider calls are counted.
     - `gauge`: how tokens follow from messages, once a context budget has asked.
     - `dropped`: positions that do not fit the context; `summary` replaces them.
     - `bases`: what requests have in common if a server asked for another API than the plan's, by the number of the
@@ -111,8 +105,7 @@ class TurnState:
 
     messages: list[Message]
     iteration: int = 0
-    usage: Usage = NO_USAGE
-    cost: Decimal | None = None
+    meter: Meter = field(default_factory=Meter, repr=False)
     saved: int = 0
     stored: int = 0
     pauses: int = 0
@@ -131,25 +124,29 @@ class TurnState:
     omitted: dict[str, str] = field(default_factory=dict)
     last_reply: Reply | None = field(default=None, repr=False)
     provider_calls: tuple[ProviderCall, ...] = ()
-    replies: list[CountedReply] | None = field(default=None, repr=False)
+    counted: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def usage(self) -> Usage:
+        return self.meter.usage
+
+    @property
+    def cost(self) -> Decimal | None:
+        return self.meter.cost
 
     def count(self, reply: Reply, choice: Choice) -> None:
-        """Add the usage of an answer or of a piece of one. If the cost of one is unknown, so is the turn's."""
-        is_first, self.last_reply = self.last_reply is None, reply
-        if self.replies is not None:
-            self.replies.append(CountedReply(choice.agent, reply))
-        cost = choice.price(reply)
-        known = cost is not None and (is_first or self.cost is not None)
-        self.cost = (self.cost or Decimal()) + cost if known and cost is not None else None
-        self.usage = self.usage + reply.usage
+        """Count an answer, or a piece of one."""
+        self.last_reply = reply
+        self.meter.count(choice.agent, reply, choice.price(reply))
 
-    def count_tools(self, slots: Slots) -> None:
-        """Add the usage of prompts that ran as tools."""
-        for result in slots:
-            if result and result.usage:
-                self.usage = self.usage + result.usage
-                self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
+    def count_tools(self, run_id: str) -> None:
+        """Count what prompts that ran as tools have used, unless it was counted while they ran."""
+        for position, result in enumerate(self.pending_batch[1] if self.pending_batch else ()):
+            key = f"{run_id}:{self.iteration}:{position}"
+            if result and result.usage and key not in self.counted:
+                self.counted.add(key)
                 self.provider_calls += result.provider_calls
+                self.meter.count_stored(key, result.usage, result.cost)
 
     def settle(self, api: Api, reason: str) -> None:
         """Append the pending answer and its results. A call without a result gets the reason why it did not run."""
@@ -241,8 +238,10 @@ def check_policies(paused: Paused, hooks: Hooks) -> None:
         raise PausedRefused("it was paused with a gate, and is resumed without one", "Resume it with a gate=.")
 
 
-def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) -> TurnState:
-    """Return the state of a paused turn, with the decisions about its calls."""
+def resumed_state(
+    paused: Paused, decisions: Mapping[str, Verdict | Rewrite], meter: Callable[..., Meter] = Meter
+) -> TurnState:
+    """Return the state of a paused turn, with the decisions about its calls. `meter` makes its meter."""
     reply = Reply.from_json(paused.reply)
     slots: Slots = [Message.from_json(result) if result else None for result in paused.results]
     for call in (call for call in paused.pending if call.key in decisions):
@@ -255,8 +254,12 @@ def resumed_state(paused: Paused, decisions: Mapping[str, Verdict | Rewrite]) ->
     return TurnState(
         messages=[Message.from_json(message) for message in paused.messages],
         iteration=paused.iteration,
-        usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
-        cost=None if paused.cost is None else Decimal(paused.cost),
+        meter=meter(
+            usage=Usage(**paused.usage),  # type: ignore[arg-type]  # JSON of a Usage
+            cost=None if paused.cost is None else Decimal(paused.cost),
+            has_answers=True,
+        ),
+        counted={f"{paused.run_id}:{paused.iteration}:{at}" for at, result in enumerate(paused.results) if result},
         saved=paused.saved,
         pauses=paused.pauses + 1,
         pending_batch=(reply, slots),

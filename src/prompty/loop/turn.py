@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from prompty.errors import (
-    BudgetSpent,
     Cancelled,
     IterationsExceeded,
     MemoryFailed,
@@ -16,11 +15,11 @@ from prompty.errors import (
     PromptyError,
     Refused,
     ResultError,
+    describe_run,
 )
 from prompty.loop.effects import DescribeTools, DrainSteering, Emit, LoadMemory, Loop, OfferedTool, SaveMemory
 from prompty.loop.model_step import ask_model
 from prompty.loop.state import Plan, TurnState
-from prompty.loop.stop import overspent
 from prompty.loop.tool_step import (
     Planned,
     Slots,
@@ -73,10 +72,9 @@ def run_loop(plan: Plan, state: TurnState) -> Loop[Done | Paused]:
         return done
     except PromptyError as error:
         reason = error.reason if isinstance(error, Cancelled) else str(error)
-        if state.pending_batch:
-            state.count_tools(state.pending_batch[1])
+        state.count_tools(plan.run_id)
         state.settle(plan.choices[0].base.api, reason.partition("\n")[0])  # the advice is for people
-        error.messages, error.usage, error.cost = tuple(state.messages), state.usage, state.cost
+        describe_run(error, tuple(state.messages), state.usage, state.meter.find_cost)
         if not isinstance(error, MemoryFailed) and state.resumed is None:  # otherwise the pause can be resumed again
             yield from _save(plan, state)
         yield Emit(RunCancelled(reason) if isinstance(error, Cancelled) else RunFailed(reason))
@@ -137,8 +135,7 @@ def _check_limits(plan: Plan, state: TurnState) -> None:
     if state.iteration > plan.settings.max_iterations:
         called = [call.name for message in state.messages for call in message.tool_calls]
         raise IterationsExceeded(plan.settings.max_iterations, called)
-    if plan.settings.budget and (spent := overspent(plan.settings.budget, state.usage, state.cost)):
-        raise BudgetSpent(spent)
+    state.meter.check()
 
 
 def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> Loop[Paused | None]:
@@ -160,11 +157,11 @@ def _run_batch(plan: Plan, state: TurnState, reply: Reply, toolset: Toolset) -> 
     settings = plan.settings
     sequential = settings.tool_execution == "sequential"
     uncertain = yield from run_calls(planned, toolset, slots, sequential=sequential, max_parallel=settings.max_parallel)
+    state.count_tools(plan.run_id)
     if uncertain:
         state.uncertain_calls = frozenset(planned[position].key for position in uncertain)
         yield from _save(plan, state)
         return state.paused(plan, reply, unanswered_calls(planned, uncertain, toolset, slots))
-    state.count_tools(slots)
     return None
 
 
@@ -184,10 +181,7 @@ def _finish(plan: Plan, state: TurnState, reply: Reply) -> Loop[tuple[bool, obje
     try:
         return True, plan.finish(reply)
     except ResultError as error:
-        budget = plan.settings.budget
-        if state.repair_used or error.reason not in _CORRECTABLE:
-            raise
-        if budget and overspent(budget, state.usage, state.cost):
+        if state.repair_used or error.reason not in _CORRECTABLE or state.meter.find_spent():
             raise
         rejected = OutputRejected(error.reason, error.cause, error.text)
     state.repair_used = True

@@ -137,12 +137,14 @@ class ReportedFailure(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """A result with the usage and cost of the model calls behind it, which count towards the calling turn."""
+    """A result with the usage and cost of the model calls behind it, which count towards the calling turn. A turn that
+    has the key counted them while they were made."""
 
     value: object
     usage: Usage
     cost: Decimal | None
     provider_calls: tuple[ProviderCall, ...] = ()
+    key: str = ""
 
 
 def result_message(call: ToolCall, value: object, *, is_error: bool = False) -> Message:

@@ -590,7 +590,8 @@ class MessagesDecoder:
         self._message["usage"] = self._message.get("usage") or {}
         self._message["usage"] |= usage
         if self._message.get("stop_reason") == "refusal":
-            raise Refused(self._reply(self._blocks).refusal or "")
+            refused = self._reply(self._blocks)
+            raise Refused(refused.refusal or "", refused)
 
     def _reply(self, blocks: list[_OpenBlock]) -> Reply:
         ordered = sort_by_index(blocks, [block.index for block in blocks])

@@ -358,7 +358,7 @@ class ChatDecoder:
 
     def finish(self) -> Reply:
         if refusal := "".join(self._refusal):
-            raise Refused(refusal)
+            raise Refused(refusal, self._reply())
         if self._finish_reason is None:
             raise StreamCut("the stream ended before the answer was complete", self._reply())
         return self._reply()

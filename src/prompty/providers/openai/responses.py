@@ -415,7 +415,7 @@ class ResponsesDecoder:
             case "response.refusal.delta":
                 self._refusal.append(data.get("delta") or "")
             case "response.refusal.done":
-                raise Refused(data.get("refusal") or "".join(self._refusal))
+                self._refusal = [data.get("refusal") or "".join(self._refusal)]  # the usage follows
             case kind:
                 return list(self._feed_item(kind, data))
         return []
@@ -485,13 +485,13 @@ class ResponsesDecoder:
         return StreamCut(cause, replace(_parse(self._assemble()), finish_reason=None), retryable=retryable)
 
     def finish(self) -> Reply:
-        if self._refusal:
-            raise Refused("".join(self._refusal))
+        if refusal := "".join(self._refusal):
+            raise Refused(refusal, _parse(self._assemble()))
         if not self._ended:
             raise self._cut("the stream ended before the answer was complete")
         complete = reply(self._assemble())
         if complete.refusal:
-            raise Refused(complete.refusal)
+            raise Refused(complete.refusal, complete)
         return complete
 
 
