@@ -164,4 +164,4 @@ def test_mistakes_of_a_server_are_no_reason_to_leave_it() -> None:
 def test_closing_when_nothing_is_open_starts_nothing() -> None:
     before = threading.active_count()
     prompty.close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
