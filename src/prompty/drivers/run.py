@@ -45,6 +45,7 @@ from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, ToolCall, Usage, list_rows, user
 from prompty.model.paused import GatedCall, Paused
+from prompty.model.request import OutputSchema
 from prompty.model.tool import ToolDefinition, runs_at_provider
 from prompty.model.trust import Trust
 from prompty.pipeline.caching import CacheUse, choose_cache_use
@@ -429,7 +430,7 @@ class Run:
                 for agent, base in zip(self.agents, bases, strict=True)
             ],
             settings=self.settings,
-            finish=result_maker(self.agent, self._output_type, checks_outputs=self._checks_outputs),
+            finish=result_maker(self.agent, self._output_type, bases[0].output if self._checks_outputs else None),
             hooks=hooks,
             keeps_refusals=self._checks_outputs,
             run_tools=self._run_tools,
@@ -607,17 +608,17 @@ def _with_model(agent: PromptAgent, entry: object, trust: Trust | None = None) -
 
 
 def result_maker(
-    agent: PromptAgent, output_type: type[Any] | None, *, checks_outputs: bool
+    agent: PromptAgent, output_type: type[Any] | None, outputs: OutputSchema | None
 ) -> Callable[[Reply], object]:
     """Return the function that makes the result of a reply. It raises ResultError for an answer that does not fit
-    the `output_type`, or, with `checks_outputs`, the outputs of the file."""
+    the `output_type`, or the `outputs` of the file, if they are given."""
 
     def make_result(reply: Reply) -> object:
         result = process_reply(agent, reply)
         if output_type is not None:
             return _cast_result(reply, result, output_type)
-        if checks_outputs:
-            check_outputs(agent, reply, result)
+        if outputs is not None:
+            check_outputs(outputs.schema, reply, result)
         return result
 
     return make_result

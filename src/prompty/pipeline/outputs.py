@@ -6,19 +6,17 @@ because servers without strict mode omit it. An integer is an `int`: `3.0` is no
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from prompty.errors import ResultError, ResultReason
-from prompty.model.agent import PromptAgent
-from prompty.model.message import Reply
-from prompty.model.property import Property
+from prompty.model.message import Json, Reply
 from prompty.safety.json import repair_text
-from prompty.wire.structured import output_schema, parse_structured
+from prompty.wire.structured import parse_structured
 
 Problems = Sequence[tuple[str, str]]  # paths and causes
 ShapeCheck = Callable[[object], Problems]
 STOPPED = "stopped"  # the finish reason of a turn that a stop condition ended
-_MAX_CHECKS = 256
 _MAX_PROBLEMS = 5
 _MAX_SHOWN = 60  # characters of a value in a message
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -66,8 +64,8 @@ CUT_ANSWER = "the model reached its token limit before the answer was complete"
 FILTERED_ANSWER = "the provider's content filter blocked the answer"
 
 
-def check_outputs(agent: PromptAgent, reply: Reply, result: object) -> None:
-    """Raise ResultError if the result of an answer does not have the shape of the file's `outputs`.
+def check_outputs(schema: Json, reply: Reply, result: object) -> None:
+    """Raise ResultError if the result of an answer does not have the shape of the file's `outputs`: their schema.
 
     Tool calls, and what the host's processor made of an answer unless that is a dict, are not checked.
     """
@@ -77,7 +75,7 @@ def check_outputs(agent: PromptAgent, reply: Reply, result: object) -> None:
         raise _build_error("refusal", f"the model refused: {reply.refusal}", reply.refusal)
     if reply.finish_reason == "content_filter":
         raise _build_error("filtered", FILTERED_ANSWER, reply.text)
-    if problems := _get_check(agent)(result):
+    if problems := _compile_text(json.dumps(schema))(result):
         reason = find_reason(reply)
         raise _build_error(reason, _describe(reason, reply.text, problems), reply.text)
 
@@ -116,20 +114,9 @@ def _build_error(reason: ResultReason, cause: str, text: str) -> ResultError:
     return ResultError(None, cause, reason=reason, text=text, fix=fix.python, command_fix=fix.command)
 
 
-_checks: dict[int, tuple[tuple[Property, ...], ShapeCheck]] = {}
-
-
-def _get_check(agent: PromptAgent) -> ShapeCheck:
-    """Return the check of an agent's outputs, compiled once: copies of an agent share its outputs."""
-    outputs = agent.outputs
-    known = _checks.get(id(outputs))
-    if known is not None and known[0] is outputs:
-        return known[1]
-    if len(_checks) >= _MAX_CHECKS:
-        _checks.clear()
-    check = compile_check(output_schema(agent) or {})
-    _checks[id(outputs)] = (outputs, check)
-    return check
+@lru_cache(maxsize=128)
+def _compile_text(schema: str) -> ShapeCheck:
+    return compile_check(json.loads(schema))
 
 
 def compile_check(schema: Mapping[str, Any]) -> ShapeCheck:
