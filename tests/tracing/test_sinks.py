@@ -310,7 +310,7 @@ def test_whatever_is_shown_is_json(value: object) -> None:
 def test_what_is_hidden_is_nowhere(value: object, hidden: str) -> None:
     masking = Sanitizer()
     masking.hide([hidden])
-    shown = masking.json({"a": [value, f"x{hidden}y", {hidden: 1, "b": hidden}], "c": json.dumps({"d": hidden})})
+    shown = masking.json({"a": [value, f"x {hidden}-y", {hidden: 1, "b": hidden}], "c": json.dumps({"d": hidden})})
     assert hidden.encode() not in shown
 
 
