@@ -18,7 +18,17 @@ from prompty.durable.codec import (
 )
 from prompty.durable.delta_stream import delta_from, delta_to_json
 from prompty.durable.record import new_record, stored_plan
-from prompty.errors import InputError, InputProblem, LoadError, ModelError, Problem, RunRefused, StreamCut, TextEdit
+from prompty.errors import (
+    InputError,
+    InputProblem,
+    LoadError,
+    ModelError,
+    Problem,
+    Refused,
+    RunRefused,
+    StreamCut,
+    TextEdit,
+)
 from prompty.loop.effects import (
     AskGate,
     CallModel,
@@ -44,7 +54,7 @@ from prompty.model.delta import (
     TextDelta,
     ToolCallDelta,
 )
-from prompty.model.message import Reply
+from prompty.model.message import Reply, Usage
 from prompty.model.request import Function, WireRequest
 
 AGENT = PromptAgent.model_validate({"model": {"id": "gpt-5", "provider": "openai"}, "instructions": "user:\nHi"})
@@ -143,3 +153,10 @@ def test_a_budget_keeps_every_digit_of_its_money() -> None:
 def test_a_verdict_is_stored_with_its_reason() -> None:
     stored = [{"allowed": False, "reason": "no", "deferred": False}]
     assert answer_from(AskGate(()), stored, "a step") == [Verdict(False, "no")]
+
+
+def test_a_stored_refusal_has_what_it_used() -> None:
+    refused = Refused("No.", Reply(refusal="No.", usage=Usage(input_tokens=7)))
+    stored = error_from(json.loads(json.dumps(error_to_json(refused))), "a step")
+    assert isinstance(stored, Refused)
+    assert stored.reply == refused.reply

@@ -16,6 +16,7 @@ from prompty.errors import (
     LoadError,
     Problem,
     PromptyError,
+    Refused,
     RunRefused,
     StreamCut,
 )
@@ -149,12 +150,12 @@ def result_from(value: Any, place: str) -> Message | OutcomeUnknown:
 def error_to_json(error: PromptyError) -> Json:
     """Encode an error: its class, its arguments and its simple attributes."""
     attributes = {name: value for name, value in vars(error).items() if isinstance(value, str | int | float | None)}
-    partial = error.partial.to_json() if isinstance(error, StreamCut) and isinstance(error.partial, Reply) else None
+    arrived = error.partial if isinstance(error, StreamCut) else error.reply if isinstance(error, Refused) else None
     stored: Json = {
         "class": type(error).__name__,
         "arguments": [part for part in error.args if isinstance(part, str)],
         "attributes": attributes,
-        "partial": partial,
+        "partial": arrived.to_json() if isinstance(arrived, Reply) else None,
         "messages": [message.to_json() for message in error.messages],
     }
     match error:
@@ -172,8 +173,11 @@ def error_from(value: Any, place: str) -> PromptyError:
         error: PromptyError = error_class.__base__.__new__(error_class)  # that of `FileMissing` is of an OSError
         error.args = tuple(value["arguments"])
         vars(error).update(value["attributes"])
+        arrived = Reply.from_json(value["partial"]) if value["partial"] else None
         if isinstance(error, StreamCut):
-            error.partial = Reply.from_json(value["partial"]) if value["partial"] else None
+            error.partial = arrived
+        if isinstance(error, Refused):
+            error.reply = arrived
         if isinstance(error, LoadError):
             error.problems = _PROBLEMS.validate_python(value["problems"])
         if isinstance(error, InputError):

@@ -346,10 +346,10 @@ def _list(tools: Any, result: Any) -> None:
     agent, kind = _kind()
     server = KnownServer("own", ServerAddress(command=("own",)), Pins("own"))
     connection = _Connection(_Client(tools, result))
-    servers: Any = SimpleNamespace(
-        find=lambda *_: server, connection=lambda _: connection, is_registered=lambda _: True
-    )
+    servers: Any = SimpleNamespace(find=lambda *_: server, is_registered=lambda _: True)
     kind.servers = servers
+    clients: Any = SimpleNamespace(in_loop=lambda: SimpleNamespace(get=lambda *_: connection))
+    agent.registry.clients = clients
     projected = in_event_loop(project_tools(agent, ())).result()
     Toolset(OfferedTool(function=one.function) for one in projected)
     for one in projected:
