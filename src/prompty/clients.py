@@ -174,7 +174,7 @@ class LoopClients:
         self._loop = loop
         self._table = _Table()
         self._dropped: list[Any] = []
-        self._closing: set[Task[None]] = set()  # an event loop forgets a task that nobody has
+        self._closing: set[Task[None]] = set()  # an event loop keeps no reference to its tasks
         self._is_watched = False
         self._admission = Semaphore(CALLS_PER_PASS)
 
@@ -209,7 +209,7 @@ class LoopClients:
             self._loop.call_later(MAX_IDLE_SECONDS, self._drop_idle)
 
     def _drop(self, clients: Iterable[Any]) -> None:
-        """Close clients in a task of their own: one that is slow to close must not keep the caller waiting."""
+        """Close clients in a separate task: one that is slow to close must not keep the caller waiting."""
         if clients:
             self._dropped += clients
             task = self._loop.create_task(self._close_dropped(), context=Context())
@@ -219,7 +219,7 @@ class LoopClients:
     async def _close_dropped(self) -> None:
         from asyncio import gather  # as above
 
-        closing = list(self._dropped)  # they stay, in case that this task is cancelled
+        closing = list(self._dropped)  # they stay, in case this task is cancelled
         await gather(*(client.aclose() for client in closing), return_exceptions=True)
         self._dropped = [client for client in self._dropped if client not in closing]
 
@@ -246,7 +246,7 @@ def _close_each(clients: Iterable[SyncClient]) -> None:
 
 
 def _abandon(table: _Table, loops: "dict[AbstractEventLoop, LoopClients]") -> None:
-    """Close the clients of a registry that nobody has any more."""
+    """Close the clients of a registry that was dropped."""
     _close_each(table.clear())
     for loop, clients in loops.items():
         with suppress(RuntimeError):  # closed

@@ -259,7 +259,7 @@ def close() -> None:
 
 
 async def aclose() -> None:
-    """Like `close`, from async code: the running event loop closes its own connections, too."""
+    """Like `close`, from async code. It also closes the connections of the running event loop."""
     from asyncio import to_thread  # as above
 
     from prompty.concurrency import PORTAL  # as above

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from prompty import Budget, CancelToken, Context, PromptAgent, assistant, loads, turn, user
+from prompty import Budget, CancelToken, Context, Message, PromptAgent, assistant, loads, turn, user
 from prompty.errors import BudgetSpent, Cancelled, PromptyError, ResultError
 from prompty.events import Done
 from prompty.model.message import Reply, Usage
@@ -125,3 +125,13 @@ def test_a_refusal_has_used_what_it_used(way: Way, api: str) -> None:
         seen = way.turn(agent, budget=Budget(tokens=10))
     used = seen.error.usage if seen.error else seen.of(Done)[-1].usage
     assert used == SMALL
+
+
+@sync_and_async
+def test_a_summary_function_whose_own_budget_is_spent_does_not_end_the_run(way: Way) -> None:
+    def sum_up(messages: list[Message], characters: int) -> str:
+        raise BudgetSpent("another run has used 9 tokens; its budget is 5")
+
+    with Script("Done."):
+        seen = way.turn(loads(HEAD.format("")), messages=LONG, context_budget=Context(limit=1000, summary=sum_up))
+    assert seen.result == "Done."

@@ -14,7 +14,7 @@ from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.session import MemorySession
 from prompty.drivers.target import Target
 from prompty.drivers.tool_runner import ToolRunner
-from prompty.errors import TIMED_OUT, BudgetSpent, Cancelled, ModelError, PromptyError
+from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.meter import CallKind, Meter
 from prompty.loop.options import Settings
@@ -66,8 +66,6 @@ class Host:
 
     def answer_failure(self, question: Question, error: Exception) -> object:
         """Fail closed after an exception: deny for gate and guardrails, None for a summary."""
-        if isinstance(error, Cancelled | BudgetSpent):  # of the prompt of a summary, and so of this run
-            raise error
         if isinstance(error, PromptyError) and not isinstance(question, Summarise):
             raise error
         self._log("The host's function for %s raised.\n%s", type(question).__name__, error)

@@ -168,8 +168,9 @@ class KnownTurn:
             case "summary":
                 return Summarise(tuple(self.read(effect["messages"])), effect["characters"])
             case "abandon":
-                headers = self._find_base(effect).api.headers(self._find_base(effect))
-                return AbandonAnswer(WireRequest(path=effect["path"], body={}, headers=headers), effect["model"])
+                base = self._find_base(effect)
+                request = WireRequest(path=effect["path"], body={}, headers=base.api.headers(base))
+                return AbandonAnswer(request, effect["model"])
         return self._decode_model_call(effect)
 
     def _find_base(self, effect: Any) -> RequestBase:

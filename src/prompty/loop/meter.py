@@ -41,8 +41,8 @@ class _Tree:
 class Meter:
     """The usage and cost of a run and of those below it, and the budgets that hold for them.
 
-    An answer counts in the run that asked and in every run above it, so a budget holds for all of them together, and
-    what failed is counted, too. One lock belongs to the tree: the prompts of one answer may run in parallel threads.
+    An answer counts in the run that asked and in every run above it, so a budget holds for all of them together. Runs
+    that fail count as well. A tree has one lock, because the prompts of one answer may run in parallel threads.
 
     Parallel calls could all begin before one of them has used anything. So under a budget of tokens or money, a call
     that may exceed what is left waits for those under way, and the first call of each kind is alone. A tree exceeds its
@@ -116,7 +116,7 @@ class Meter:
         self.cost = None if used["cost"] is None else Decimal(used["cost"])
 
     def find_cost(self) -> Decimal | None:
-        """Return the cost, looked up if nobody has asked for it before. None if it is not known."""
+        """Return the cost, from the price list if it was not counted with the answers. None if it is not known."""
         if self.cost is not None or not self.replies:
             return self.cost
         if sum((counted.reply.usage for counted in self.replies), NO_USAGE) != self.usage:

@@ -58,7 +58,7 @@ _SENDERS = (__name__, "prompty.providers.sdk", "prompty.tools.openapi.client")
 class _MaskSecrets(logging.Filter):
     """httpcore2 logs what a server sends, at DEBUG; and a server knows the key.
 
-    The program may use httpcore2, too. Its records stay as they are.
+    The program may also use httpcore2. Its records stay as they are.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

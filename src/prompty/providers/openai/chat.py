@@ -56,7 +56,7 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 def request(
     base: RequestBase, messages: Sequence[Message], functions: Sequence[Function], profile: Profile = OPENAI
 ) -> Json:
-    """Return the body of a chat request (§7.1.7), in the form that the server of this profile takes."""
+    """Return the body of a chat request, in the form that the server of this profile takes."""
     options = base.options
     refuse_one_of(base.refusal)
     body: Json = {**map_options(options, _list_options(profile)), "model": base.model}

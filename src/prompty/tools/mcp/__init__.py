@@ -1,4 +1,4 @@
-"""Tools of MCP servers (§2.9): the tool kind `mcp`, and the functions that register servers.
+"""Tools of MCP servers: the tool kind `mcp`, and the functions that register servers.
 
 A file may name a registered server or an HTTP address. Only the host can register a command that starts a process.
 `sessions` talks to the server, `content` limits and converts what it sends. Every turn lists the server's tools again,
