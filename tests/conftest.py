@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
 from prompty.registry import DEFAULT, PromptCache, Registry
-from prompty.safety import redaction
 from tests.machine import TIMED, Neighbours
 from tests.public_data import DOCUMENT, NO_DOCUMENT
 from tests.soak import SOAK, keep as keep, keep_counts
@@ -121,13 +120,3 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_loaded_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test starts with nothing cached."""
     monkeypatch.setattr(DEFAULT, "prompts", PromptCache())
-
-
-@pytest.fixture
-def own_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Start without secrets, and forget those of the test: `https://api.openai.com@…` would make that host one."""
-    monkeypatch.setattr(redaction, "_secrets", {})
-    monkeypatch.setattr(redaction, "_longest_first", ())
-    redaction._mask_cached.cache_clear()
-    yield
-    redaction._mask_cached.cache_clear()

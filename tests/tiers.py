@@ -10,8 +10,10 @@ repeat on PostgreSQL or Temporal what others show on SQLite. In `.ci/run`, tests
 """
 
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +70,21 @@ def _note_start(event: str, arguments: tuple[object, ...]) -> None:
             _started.append(command)
 
 
-# Not while coverage is measured: a hook in Python lets another thread run while one installs its trace function, and
-# CPython refuses to install two at once.
-if sys.gettrace() is None:
-    sys.addaudithook(_note_start)
+_settrace = sys.settrace
+
+
+def _settrace_again(function: Any) -> None:
+    """Install a trace function in a thread, after those that other threads install at the moment.
+
+    CPython refuses to install two at once, and an audit hook in Python lets another thread run in between. While
+    coverage is measured, a new thread would die before it has begun, and whoever waits for it would wait for ever.
+    """
+    while True:
+        try:
+            return _settrace(function)
+        except RuntimeError:
+            time.sleep(0.001)
+
+
+sys.settrace = _settrace_again
+sys.addaudithook(_note_start)

@@ -137,6 +137,11 @@ class PromptyError(Exception):
         return str(self)
 
 
+def mask_error(error: PromptyError, mask: Callable[[str], str]) -> None:
+    """Mask secrets in the message of an error: what a server says may repeat them."""
+    error.args = tuple(mask(part) if isinstance(part, str) else part for part in error.args)
+
+
 def describe_run(error: PromptyError, messages: tuple[Any, ...], usage: Any, find_cost: Callable[[], Any]) -> None:
     """Say in an error what the run was that it ends. The cost is looked up when it is asked for."""
     error.messages, error.usage, error._cost = messages, usage, find_cost

@@ -134,15 +134,32 @@ def _check_name(kind: str, name: object) -> None:
 
 
 class Connections:
-    """SDK clients that the host has built, for connections of kind `reference`."""
+    """Clients that the host has built: those of SDKs, for connections of kind `reference`, and HTTP clients for all
+    requests of a provider or to a kind of tools."""
 
     def __init__(self) -> None:
         self._clients: dict[str, tuple[Any, ...]] = {}
+        self._http: dict[tuple[str, bool], Any] = {}
 
     def register(self, name: str, *clients: Any) -> None:
         """Register clients under `name`, replacing any others of that name."""
         _check_name("connection", name)
         self._clients[name] = clients
+
+    def use(self, name: str, client: object) -> None:
+        """Send the requests of a provider, or to a kind of tools, over an HTTP client of the host."""
+        _check_name("provider", name)
+        self._http[name, hasattr(client, "aclose")] = client
+
+    def find_client(self, name: str, *, is_async: bool) -> Any:
+        """Return the HTTP client for a provider or a kind of tools, or None. Raise RequestError if it is only for the
+        other kind of code: a request must not go around the program's proxy."""
+        client = self._http.get((name, is_async))
+        if client is None and (name, not is_async) in self._http:
+            kind = "httpx2.AsyncClient" if is_async else "httpx2.Client"
+            cause = f"the client for '{name}' cannot be used in {'async' if is_async else 'sync'} code"
+            raise RequestError(cause, f"Pass an {kind} as well: use_client(client, for_='{name}').")
+        return client
 
     def find_address(self, name: str | None) -> str:
         """Return the base URL of the clients of this name, or an empty text if it is not known."""

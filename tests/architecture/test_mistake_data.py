@@ -77,7 +77,7 @@ def test_lines_that_differ_are_side_by_side_with_a_bar() -> None:
     assert [row.split() for row in rows] == [["same", "same"], ["old", "|", "new"]]
 
 
-@pytest.mark.usefixtures("clean_registry", "own_secrets")
+@pytest.mark.usefixtures("clean_registry")
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_mistake_still_says_what_is_stored(name: str, tmp_path: Path) -> None:
     assert perform(MISTAKES[name], tmp_path.resolve()) == MISTAKES[name].says

@@ -38,8 +38,6 @@ from tests.drivers.wires import Chat
 from tests.internet import Internet
 from tests.loopback import Server, json_reply
 
-pytestmark = pytest.mark.usefixtures("own_secrets")
-
 LATER = VECTORS / "later"
 Record = Callable[[str, object], None]
 ENGINE = "events, snapshots and portable state are of upstream's engine; values, calls and results are compared"

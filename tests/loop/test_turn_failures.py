@@ -7,7 +7,7 @@ import pytest
 
 from prompty import tool
 from prompty.events import ToolFinished
-from prompty.safety.redaction import remember_secrets
+from prompty.registry import DEFAULT
 from prompty.testing import Script, call
 from tests.conversations.turns import scripted
 from tests.ways import Way, sync_and_async
@@ -33,9 +33,9 @@ def unserializable() -> Any:
 @pytest.mark.parametrize("function", [broken, broken_later])
 @pytest.mark.parametrize("timeout", [None, 30.0])
 def test_a_tool_that_raises_is_logged_with_its_traceback(
-    way: Way, function: Any, timeout: float | None, caplog: pytest.LogCaptureFixture
+    way: Way, function: Any, timeout: float | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember_secrets(["hunter2hunter2hunter2"])
+    monkeypatch.setattr(DEFAULT, "dotenv", {"SHOP_PASSWORD": "hunter2hunter2hunter2"})
     with Script(call(function.__name__), "Done."), caplog.at_level(logging.ERROR, "prompty"):
         seen = way.turn(scripted(), tools=[function], tool_timeout=timeout)
     [finished] = seen.of(ToolFinished)

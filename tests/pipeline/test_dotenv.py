@@ -1,7 +1,6 @@
 """`.env` files: their format, and where `load_env` looks for them."""
 
 import os
-import warnings
 from io import StringIO
 from pathlib import Path
 
@@ -9,11 +8,11 @@ import pytest
 from dotenv import dotenv_values
 from hypothesis import example, given, settings, strategies as st
 
-from prompty import Registry, load, load_env
+from prompty import Registry, load, load_env, loads
 from prompty.errors import FileMissing, LoadError, PromptyWarning, WrongArgument
+from prompty.model.agent import create_redactor
 from prompty.pipeline.dotenv import parse_env
 from prompty.registry import DEFAULT
-from prompty.safety.redaction import mask_secrets
 
 
 def read(text: str) -> dict[str, str]:
@@ -167,8 +166,10 @@ def test_a_line_that_is_no_variable_is_named_without_its_text(tmp_path: Path) ->
     assert "pasted" not in str(caught[0].message)
 
 
-def test_keys_in_it_are_masked_from_then_on(tmp_path: Path) -> None:
+def test_keys_in_it_are_masked_in_the_runs_of_its_registry_and_in_no_others(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("SHOP_API_KEY=plain-key-of-a-dotenv\n")
-    with warnings.catch_warnings():
-        load_env(tmp_path / ".env", registry=Registry())
-    assert "plain-key" not in mask_secrets("it said plain-key-of-a-dotenv")
+    registry = Registry()
+    load_env(tmp_path / ".env", registry=registry)
+    text = "it said plain-key-of-a-dotenv"
+    assert create_redactor(loads("user:\nHi", registry=registry)).mask(text) == "it said ••••"
+    assert create_redactor(loads("user:\nHi")).mask(text) == text

@@ -26,9 +26,6 @@ from scripts.write_schema import PATH as SCHEMA
 ROOT = Path(__file__).parents[2]
 
 
-pytestmark = pytest.mark.usefixtures("own_secrets")  # findings and errors would mask fixed texts of other tests
-
-
 def write(frontmatter: str, body: str = "user:\nHi") -> str:
     return f"---\nmodel: {{id: m, provider: scripted}}\n{frontmatter.strip()}\n---\n{body}"
 

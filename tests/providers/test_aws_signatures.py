@@ -11,9 +11,10 @@ import pytest
 from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]  # it has no types
 
 from prompty import PromptAgent, loads
+from prompty.clients import Clients
 from prompty.errors import ModelError, RequestError
 from prompty.pipeline import run
-from prompty.providers.aws import create_signature, find_signature
+from prompty.providers.aws import find_signature
 from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages
@@ -38,12 +39,6 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
-
-
-@pytest.fixture(autouse=True)
-def new_signatures() -> None:
-    """Credentials are looked for anew."""
-    create_signature.cache_clear()
 
 
 @pytest.fixture
@@ -132,7 +127,7 @@ def test_a_server_that_repeats_what_it_got_reveals_no_secret(internet: Internet)
 
 
 def test_credentials_that_expire_are_renewed_in_a_thread_and_others_are_ready() -> None:
-    signature = find_signature(SERVERS["openai"][0])
+    signature = find_signature(SERVERS["openai"][0], Clients())
     assert signature
     assert not signature.is_ready()
     signature.headers("POST", SERVERS["openai"][0], {"content-type": "application/json"}, b"{}")

@@ -474,6 +474,10 @@ class Credential:
     """Stands in for the login of whoever runs the program."""
 
     asked: tuple[str, ...] = ()
+    closed = 0
+
+    def close(self) -> None:
+        type(self).closed += 1
 
     def get_token(self, *scopes: str, **_: object) -> Any:
         type(self).asked = scopes

@@ -20,7 +20,7 @@ from prompty import Registry, invoke, invoke_async, loads, trace_to
 from prompty.errors import RequestError
 from prompty.providers import keys
 from prompty.providers.keys import KeyFile, find_key_file, find_keyring, find_stored_key, find_stores
-from prompty.safety.redaction import mask_secrets
+from prompty.registry import DEFAULT
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat
@@ -159,9 +159,9 @@ def test_without_the_package_keys_are_in_the_file(monkeypatch: pytest.MonkeyPatc
 def test_a_locked_keyring_does_not_hide_a_key_in_the_file() -> None:
     keyring.set_keyring(LockedKeyring())
     find_key_file().write("openai", KEY)
-    assert find_stored_key("OPENAI_API_KEY") == KEY
+    assert find_stored_key("OPENAI_API_KEY", DEFAULT.clients) == KEY
     with pytest.raises(RequestError, match="the keyring cannot be used: KeyringLocked") as caught:
-        find_stored_key("GROQ_API_KEY")
+        find_stored_key("GROQ_API_KEY", DEFAULT.clients)
     assert "quoted" not in str(caught.value)
 
 
@@ -171,7 +171,7 @@ def test_a_locked_keyring_does_not_hide_a_key_in_the_file() -> None:
 def test_each_source_wins_over_those_after_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     find_key_file().write("openai", "of-the-keys-file")
     assert sent_key(server, prompt()) == "of-the-keys-file"
-    monkeypatch.setattr(keys, "_found", {})
+    close_clients()  # calls keep a key for a while
     keyring.set_keyring(MemoryKeyring({"openai": "of-the-keyring"}))
     assert sent_key(server, prompt()) == "of-the-keyring"
     registry = Registry()
@@ -218,13 +218,13 @@ def test_a_key_is_looked_up_once_and_a_missing_one_again_after_a_while(monkeypat
     monkeypatch.setattr(keys, "_MISS_SECONDS", 60.0)
     backend = MemoryKeyring()
     keyring.set_keyring(backend)
-    assert find_stored_key("OPENAI_API_KEY") is None
-    assert find_stored_key("OPENAI_API_KEY") is None
+    assert find_stored_key("OPENAI_API_KEY", DEFAULT.clients) is None
+    assert find_stored_key("OPENAI_API_KEY", DEFAULT.clients) is None
     assert backend.asked == 1
     backend.keys["openai"] = KEY
     monkeypatch.setattr(keys, "_MISS_SECONDS", 0.0)
-    assert find_stored_key("OPENAI_API_KEY") == KEY
-    assert find_stored_key("OPENAI_API_KEY") == KEY
+    assert find_stored_key("OPENAI_API_KEY", DEFAULT.clients) == KEY
+    assert find_stored_key("OPENAI_API_KEY", DEFAULT.clients) == KEY
     assert backend.asked == 2
 
 
@@ -260,7 +260,6 @@ def test_a_stored_key_is_in_no_error_trace_log_or_repr(
     shown = [str(caught.value), repr(caught.value), repr(agent), str(find_stores()), written, caplog.text]
     assert written
     assert [text for text in shown if KEY in text] == []
-    assert mask_secrets(KEY) == "••••"
 
 
 @pytest.mark.process

@@ -25,8 +25,6 @@ from tests.drivers.wires import Chat
 from tests.internet import Internet
 from tests.keyrings import MemoryKeyring
 
-pytestmark = pytest.mark.usefixtures("own_secrets")
-
 SECRET = "a-credential-nobody-should-see"
 HOSTS = (
     "api.openai.com",

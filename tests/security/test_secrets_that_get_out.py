@@ -10,8 +10,8 @@ from prompty import invoke, loads, trace_to, turn
 from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
-from prompty.model.agent import secrets_in
-from prompty.safety.redaction import mask_line, mask_secrets, mask_url, remember_secrets
+from prompty.model.agent import create_redactor, secrets_in
+from prompty.safety.redaction import Redactor, mask_line, mask_url
 from prompty.testing import Player, Recorder, Script, call
 from prompty.tracing import Tracer
 from tests.drivers.clients import close_clients
@@ -76,7 +76,7 @@ def test_explain_and_repr_show_neither_password_nor_query_nor_options_that_are_s
         assert ACCESS not in part
     assert "a-client-secret" not in repr(agent)
     assert shown.url == "https://••••@host.example/v1/chat/completions?access=••••"
-    assert mask_secrets("value-of-a-name") == "••••"
+    assert create_redactor(agent).mask("value-of-a-name") == "••••"
 
 
 def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptureFixture) -> None:
@@ -109,9 +109,8 @@ def test_the_log_of_the_http_library_is_the_programs_for_its_requests(caplog: py
             with httpx2.Client(trust_env=False) as client:
                 return client.get(server.url).headers["x-echo"]
 
-        remember_secrets([ACCESS])
         agent = loads("---\nmodel: m\ntools: [{name: fetch, kind: function}]\n---\nuser:\nHi")
-        with Script(call("fetch"), "Done."):
+        with Redactor([ACCESS]).inside(), Script(call("fetch"), "Done."):
             assert turn(agent, tools=[fetch]) == "Done."
     shown = [record for record in caplog.records if record.name.startswith("httpcore2") and ACCESS in str(record.msg)]
     assert shown
@@ -130,7 +129,7 @@ def test_the_key_of_a_fallback_is_a_secret_wherever_it_is_repeated() -> None:
         "---\nuser:\nHi\n"
     )
     assert "plain-key-of-a-fallback" in list(secrets_in(agent))
-    assert "plain-key" not in mask_secrets("the server said plain-key-of-a-fallback")
+    assert create_redactor(agent).mask("the server said plain-key-of-a-fallback") == "the server said ••••"
 
 
 BOUND = """---

@@ -75,8 +75,6 @@ from tests.drivers.wires import Chat
 from tests.internet import Internet, Response
 from tests.loopback import Server, json_reply
 
-pytestmark = pytest.mark.usefixtures("own_secrets")
-
 VALUE = "planted-4711-value"
 HOSTS = (
     *("evil.example", "*.evil.example", "tool.example", "gateway.example", "trusted.example"),

@@ -309,7 +309,7 @@ def test_whatever_is_shown_is_json(value: object) -> None:
 @given(values, st.text("abcdefgh0123456789", min_size=7, max_size=20).map("g".__add__))  # no number has a g
 def test_what_is_hidden_is_nowhere(value: object, hidden: str) -> None:
     masking = Sanitizer()
-    masking.hide([hidden])
+    masking.redactor.hide([hidden])
     shown = masking.json({"a": [value, f"x {hidden}-y", {hidden: 1, "b": hidden}], "c": json.dumps({"d": hidden})})
     assert hidden.encode() not in shown
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from prompty.analysis.models import STORED, keeps_answers
 from prompty.concurrency import run_in_event_loop
 from prompty.errors import RequestError
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, create_redactor
 from prompty.model.conditions import describe_policy
 from prompty.model.message import Json, Message, user
 from prompty.model.request import Function
@@ -61,6 +61,11 @@ class Explanation:
 
 def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
     """Return the messages, the exact request body, the omitted options with reasons, and a curl command."""
+    with create_redactor(agent).inside():
+        return _explain(agent, inputs, stream)
+
+
+def _explain(agent: PromptAgent, inputs: Mapping[str, object] | None, stream: bool) -> Explanation:
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)

@@ -7,11 +7,10 @@ from decimal import Decimal
 
 from prompty.batches.rows import Row
 from prompty.errors import ResultError
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, create_redactor
 from prompty.model.citation import Citation, ProviderCall
 from prompty.model.message import Json, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.safety.redaction import Redactor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +83,8 @@ def _build_record(planned: PlannedRow, outcome: Json, used: RowUsage) -> Json:
 
 def describe_error(error: BaseException, agent: PromptAgent, inputs: Mapping[str, object]) -> RowFailure:
     """Describe an error without secrets and without the values of sensitive inputs."""
-    redactor = Redactor(inputs.get(declared.name) for declared in agent.inputs if declared.sensitive)
+    redactor = create_redactor(agent)
+    redactor.hide([inputs.get(declared.name) for declared in agent.inputs if declared.sensitive])
     if isinstance(error, ResultError):
         details: Json = {"reason": error.reason, "answer": redactor.mask(error.text)}
         return RowFailure("ResultError", redactor.mask(error.for_command_line()), details)

@@ -13,6 +13,7 @@ from typer.main import get_command, get_group
 from prompty.cli.commands import COMMANDS, GROUPS
 from prompty.errors import PromptyError
 from prompty.registry import import_object
+from prompty.safety.redaction import Redactor
 from prompty.version import SITE, __version__
 
 DEBUG = "--debug"
@@ -72,15 +73,16 @@ class LazyGroup(TyperGroup):
             fail(error, debug=self._debug)
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        try:
-            return super().main(*args, **settings)
-        except Exception as error:
-            if settings.get("standalone_mode") is False:
-                raise
-            from prompty.cli.console import print_unexpected  # as above
+        with Redactor().inside():  # what a command prints shows no secret of the prompts that it loads
+            try:
+                return super().main(*args, **settings)
+            except Exception as error:
+                if settings.get("standalone_mode") is False:
+                    raise
+                from prompty.cli.console import print_unexpected  # as above
 
-            print_unexpected(error, debug=self._debug)
-            sys.exit(1)
+                print_unexpected(error, debug=self._debug)
+                sys.exit(1)
 
 
 def _load_command(name: str) -> Any:

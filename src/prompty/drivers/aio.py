@@ -24,7 +24,7 @@ from prompty.drivers.driver import (
     limit_timeout,
 )
 from prompty.drivers.session import LOCK_POLL, MemorySession
-from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
+from prompty.drivers.target import HttpTarget, PairTarget
 from prompty.drivers.tool_runner import NotRun, ToolRunner, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -117,7 +117,7 @@ class AsyncDriver(Driver):
                                         yield item
                     except PromptyError as error:
                         self.meter.give_up()
-                        failure = describe_failure(error, effect, self.targets)
+                        failure = self.describe_failure(error, effect)
                     except asyncio.CancelledError as error:
                         raise error from await self._cancel_loop(loop, Cancelled())
                     except StageInterrupted as error:
@@ -143,7 +143,7 @@ class AsyncDriver(Driver):
                         self.host.emit(item)
                     yield cast(Event | Outcome[T], item)
         except PromptyError as error:
-            raise describe_failure(error, effect, self.targets) from error.__cause__
+            raise self.describe_failure(error, effect) from error.__cause__
         finally:
             self.meter.give_up()
 

@@ -12,19 +12,18 @@ from typing import Any, Generic, TypeVar
 from prompty.cancellation import CancelToken
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.session import MemorySession
-from prompty.drivers.target import Target
+from prompty.drivers.target import Target, describe_failure
 from prompty.drivers.tool_runner import ToolRunner
 from prompty.errors import TIMED_OUT, BudgetSpent, ModelError, PromptyError
 from prompty.loop.effects import AskGate, CallModel, CheckGuardrail, Effect, Loop, Summarise, Verdict
 from prompty.loop.meter import CallKind, Meter
 from prompty.loop.options import Settings
-from prompty.model.agent import PromptAgent, mask_bound_values
 from prompty.model.event import Delta, Event
 from prompty.model.message import Message
 from prompty.model.request import WireRequest
 from prompty.pipeline.places import place_error
 from prompty.providers import Api
-from prompty.safety.redaction import masked_traceback
+from prompty.safety.redaction import Redactor, masked_traceback
 from prompty.tracing.spans import NULL_SPAN
 
 Summary = Callable[[list[Message], int], object]
@@ -46,9 +45,9 @@ class Host:
     """The host's side of one run."""
 
     def __init__(
-        self, agent: PromptAgent, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None
+        self, redactor: Redactor, settings: Settings, summary: Summary | None = None, spans: RunSpans | None = None
     ) -> None:
-        self._agent, self._settings, self._summary, self._spans = agent, settings, summary, spans
+        self._redactor, self._settings, self._summary, self._spans = redactor, settings, summary, spans
         self.session: MemorySession | None = MemorySession(settings.memory) if settings.memory is not None else None
         self.is_listening: bool = settings.on_event is not None or spans is not None
 
@@ -100,10 +99,10 @@ class Host:
             self._log("A listener raised on %s.\n%s", type(event).__name__, error)
 
     def _log(self, text: str, name: str, error: Exception) -> None:
-        logger.error(text, name, mask_bound_values(self._agent, masked_traceback(error)))
+        logger.error(text, name, masked_traceback(error, self._redactor))
 
 
-NO_HOST = Host(PromptAgent(), Settings())  # shared by runs without host functions
+NO_HOST = Host(Redactor(), Settings())  # shared by runs without host functions
 
 
 Moment = float | None
@@ -172,14 +171,15 @@ class Driver:
     host: Host
     clock: Clock
     meter: Meter
+    redactor: Redactor
     cancel: CancelToken | None = None
     spans: RunSpans | None = None
     streaming: bool = False
 
     def inside(self, effect: Effect[object]) -> Any:
-        """Make the span that an effect belongs to the current one."""
+        """Make the span that an effect belongs to the current one, and hide what the run hides."""
         if self.spans is None:
-            return NULL_SPAN
+            return self.redactor.inside()
         return self.spans.call_span.inside() if isinstance(effect, CallModel) else self.spans.inside()
 
     def advance(self, loop: Loop[T], answer: object, failure: PromptyError | None) -> Effect[object] | Outcome[T]:
@@ -194,6 +194,11 @@ class Driver:
         except PromptyError as error:
             place_error(error, self.targets[0].agent)
             raise
+
+    def describe_failure(self, error: PromptyError, effect: Effect[object]) -> PromptyError:
+        """Return the error of an effect, with the call it belongs to, and without what the run hides."""
+        with self.redactor.inside():
+            return describe_failure(error, effect, self.targets)
 
     def get_kind(self, effect: CallModel) -> CallKind | None:
         """Return the kind of a call that may have to wait for others under a budget, or None if it never does."""

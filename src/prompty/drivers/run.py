@@ -40,7 +40,7 @@ from prompty.loop.state import (
 )
 from prompty.loop.stop import Price
 from prompty.loop.turn import run_loop
-from prompty.model.agent import PromptAgent
+from prompty.model.agent import PromptAgent, hide_values
 from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event
 from prompty.model.message import Message, Reply, ToolCall, Usage, list_rows, user
@@ -53,7 +53,7 @@ from prompty.pipeline.load import StrPath, load
 from prompty.pipeline.model_override import find_model_changes, override_model
 from prompty.pipeline.outputs import CUT, CUT_ANSWER, check_outputs, find_reason
 from prompty.pipeline.places import place_error
-from prompty.pipeline.prepare import prepare_valid
+from prompty.pipeline.prepare import list_hidden_inputs, prepare_valid
 from prompty.pipeline.request import process_reply, read_messages
 from prompty.pipeline.validate import fill_defaults, validate_run_inputs
 from prompty.pricing import get_pricer
@@ -63,7 +63,7 @@ from prompty.providers.provider_tools import refuse_provider_tools
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.html import Row, to_text, write_table
 from prompty.safety.origins import parse_origin
-from prompty.safety.redaction import Redactor
+from prompty.safety.redaction import Redactor, current_redactor
 from prompty.tools.calls import Metered
 from prompty.tracing.spans import NULL_SPAN, begin, is_tracing
 from prompty.wire.structured import cast, find_result_schema
@@ -164,13 +164,15 @@ class Invocation(NamedTuple):
 def start(invocation: Invocation) -> Any:
     """Run in synchronous code: return the result, or the stream."""
     run, events = open_run(invocation)
-    return PromptyStream(events) if invocation.stream else run.result(sync.drain(events))
+    return PromptyStream(events, run.redactor) if invocation.stream else run.result(sync.drain(events))
 
 
 async def start_async(invocation: Invocation) -> Any:
     """Run in async code: return the result, or the stream."""
     run, events = await open_run_async(invocation)
-    return await AsyncPromptyStream.start(events) if invocation.stream else run.result(await aio.drain_async(events))
+    if invocation.stream:
+        return await AsyncPromptyStream.start(events, run.redactor)
+    return run.result(await aio.drain_async(events))
 
 
 def open_run(
@@ -179,13 +181,14 @@ def open_run(
     """Assemble a run, connect it, and return it with its events. The caller must start the generator, which ends the
     run's span."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
-    with assembling(spans) if spans else NULL_SPAN:
+    redactor = spans.redactor if spans else Redactor(parent=current_redactor())
+    with assembling(spans) if spans else redactor.inside():
         invocation = check_invocation(invocation)
         agent = override_agent(read_source(invocation.source, invocation.settings), invocation)
         if spans:
             spans.describe(agent, invocation.inputs, invocation.settings)
         try:
-            run = Run(invocation, agent, parent=parent, spans=spans)
+            run = Run(invocation, agent, redactor, parent=parent, spans=spans)
             driver = run.sync_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
@@ -198,7 +201,8 @@ async def open_run_async(
 ) -> "tuple[Run, AsyncGenerator[Event | Outcome[Done | Paused], None]]":
     """The async form of `open_run`."""
     spans = open_run_spans(invocation.operation, invocation.source) if is_tracing() else None
-    with assembling(spans) if spans else NULL_SPAN:
+    redactor = spans.redactor if spans else Redactor(parent=current_redactor())
+    with assembling(spans) if spans else redactor.inside():
         invocation = check_invocation(invocation)
         source, settings = invocation.source, invocation.settings
         if not isinstance(source, PromptAgent):
@@ -207,7 +211,7 @@ async def open_run_async(
         if spans:
             spans.describe(agent, invocation.inputs, settings)
         try:
-            run = Run(invocation, agent, parent=parent, spans=spans)
+            run = Run(invocation, agent, redactor, parent=parent, spans=spans)
             driver = run.async_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
@@ -270,13 +274,15 @@ def check_invocation(invocation: Invocation) -> Invocation:
 class Run:
     """One run: an agent, its inputs and settings. Assembling it connects to nothing.
 
-    `parent` is the run that this one is a tool of, and `lineage` are the paths of the prompts around it.
+    `parent` is the run that this one is a tool of, and `lineage` are the paths of the prompts around it. `redactor`
+    masks what the run hides.
     """
 
     def __init__(
         self,
         invocation: Invocation,
         agent: PromptAgent,
+        redactor: Redactor,
         *,
         state: TurnState | None = None,
         run_id: str | None = None,
@@ -290,6 +296,9 @@ class Run:
         self._is_priced_above = parent is not None and parent.is_priced
         self._spans = spans
         self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
+        self.redactor: Redactor = redactor
+        for one in self.agents:
+            hide_values(redactor, one)
         if agent.trust.missing and asks_server(agent):
             check_missing(agent)
         self._run_tools = invocation.operation == "turn"
@@ -301,6 +310,7 @@ class Run:
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or not _begins(settings)
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
+        redactor.hide_later(partial(list_hidden_inputs, agent, self.inputs))
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
@@ -346,7 +356,7 @@ class Run:
         summary = summarizer(self._context, start, settings, self.agent.registry)
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
-        host = Host(self.agent, settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
+        host = Host(self.redactor, settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
         # The first connection of a process imports the provider, which a trace would show as a hole.
         with begin("connect") if spans else NULL_SPAN:
             tools = None
@@ -356,6 +366,7 @@ class Run:
                     settings,
                     self.inputs,
                     run_id=self.run_id,
+                    redactor=self.redactor,
                     run_tools=self._run_tools,
                     run=self,
                     emit=host.emit,
@@ -372,6 +383,7 @@ class Run:
             host=host,
             clock=self.clock,
             meter=self.state.meter,
+            redactor=self.redactor,
             cancel=settings.cancel,
             spans=spans,
             streaming=self._stream,

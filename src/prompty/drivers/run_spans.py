@@ -45,6 +45,7 @@ from prompty.pipeline.prepare import record_inputs
 from prompty.pipeline.request import describe_request
 from prompty.providers import Api
 from prompty.providers.wiretap import Exchange, ExchangeResult
+from prompty.safety.redaction import Redactor
 from prompty.tools.kinds import KindRunner
 from prompty.tools.toolbox import BoundTool
 from prompty.tracing import names
@@ -80,6 +81,7 @@ class RunSpans:
 
     def __init__(self, span: Span) -> None:
         self.span = span
+        self.redactor: Redactor = span.trace.redactor
         self._agents: Sequence[PromptAgent] = ()
         self._targets: Sequence[Target] = ()
         self._tools: Mapping[str, BoundTool] = {}

@@ -13,7 +13,7 @@ from prompty.model.citation import Citation, ProviderCall
 from prompty.model.event import Done, Event, IterationStarted, TextDelta
 from prompty.model.message import Message, ToolCall, Usage
 from prompty.model.paused import Paused
-from prompty.safety.redaction import mask_secrets
+from prompty.safety.redaction import Redactor, mask_secrets
 
 T = TypeVar("T")
 _SHOWN = 60  # characters of the text in a repr
@@ -22,8 +22,9 @@ _SHOWN = 60  # characters of the text in a repr
 class StreamState(Generic[T]):
     """The events and result that a stream has received so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redactor | None) -> None:
         self._end: Done | Paused | None = None
+        self._mask = redactor.mask if redactor else mask_secrets
         self._pieces: list[str] = []
 
     @property
@@ -60,7 +61,7 @@ class StreamState(Generic[T]):
         state = "running"
         if self._end is not None:
             state = "complete" if isinstance(self._end, Done) else "paused"
-        shown = mask_secrets(self.text)
+        shown = self._mask(self.text)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         return f"<{type(self).__name__} {state}, text so far: {shown!r}>"
 
@@ -95,8 +96,8 @@ class PromptyStream(StreamState[T]):
     itself.
     """
 
-    def __init__(self, events: Generator[Event, None, Done | Paused]) -> None:
-        super().__init__()
+    def __init__(self, events: Generator[Event, None, Done | Paused], redactor: Redactor | None = None) -> None:
+        super().__init__(redactor)
         self._events = events
         self._first: Event | None = None
         try:  # start the run now, so that errors in the file and its inputs are raised here, and closing ends its span
@@ -159,15 +160,19 @@ class AsyncPromptyStream(StreamState[T]):
     Close it, or use it in an `async with` statement: after a `break` it would keep its connection.
     """
 
-    def __init__(self, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, events: AsyncGenerator[Event | Outcome[Done | Paused], None], redactor: Redactor | None = None
+    ) -> None:
+        super().__init__(redactor)
         self._events = events
         self._first: Event | None = None
 
     @classmethod
-    async def start(cls, events: AsyncGenerator[Event | Outcome[Done | Paused], None]) -> Self:
+    async def start(
+        cls, events: AsyncGenerator[Event | Outcome[Done | Paused], None], redactor: Redactor | None = None
+    ) -> Self:
         """Start the run and return its stream. Errors in the file and its inputs are raised here."""
-        stream = cls(events)
+        stream = cls(events, redactor)
         first = await anext(events)
         if isinstance(first, Outcome):
             stream._end = first.value

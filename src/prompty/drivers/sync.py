@@ -26,7 +26,7 @@ from prompty.drivers.driver import (
     limit_timeout,
 )
 from prompty.drivers.session import LOCK_POLL, MemorySession
-from prompty.drivers.target import HttpTarget, PairTarget, describe_failure
+from prompty.drivers.target import HttpTarget, PairTarget
 from prompty.drivers.tool_runner import ToolRunner, due, interrupted, timed_out
 from prompty.errors import Cancelled, ModelError, PromptyError
 from prompty.loop.effects import (
@@ -97,7 +97,7 @@ class SyncDriver(Driver):
                             answer = yield from self._report(events)
                     except PromptyError as error:
                         self.meter.give_up()
-                        failure = describe_failure(error, effect, self.targets)
+                        failure = self.describe_failure(error, effect)
                 return effect.value
             finally:
                 loop.close()

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from prompty.drivers.span_attributes import begin_call_span, record_reply
-from prompty.errors import TIMED_OUT, ModelError, PromptyError
+from prompty.errors import TIMED_OUT, ModelError, PromptyError, mask_error
 from prompty.loop.effects import CallModel, Effect
-from prompty.model.agent import PromptAgent, mask_bound_values
+from prompty.model.agent import PromptAgent, create_redactor
 from prompty.model.connection import ReferenceConnection
 from prompty.model.message import Json, Message, Reply, ToolCall
 from prompty.model.request import Function, WireRequest
@@ -87,7 +87,7 @@ class HttpTarget:
     def mask(self, text: str) -> str:
         """Mask the credentials of the transport and what tools bind: a server may repeat them in an error."""
         masked: str = getattr(self.transport, "masked", mask_secrets)(text)
-        return mask_bound_values(self.agent, masked)
+        return create_redactor(self.agent).mask(masked)
 
 
 class PairTarget:
@@ -115,7 +115,7 @@ class PairTarget:
         return request.stream
 
     def mask(self, text: str) -> str:
-        return mask_bound_values(self.agent, text)
+        return create_redactor(self.agent).mask(text)
 
     def _executor(self, request: WireRequest) -> ExecutorProtocol:
         """Return the executor. That of a provider offers the functions of the run."""
@@ -146,7 +146,7 @@ def describe_failure(error: PromptyError, effect: Effect[object], targets: Seque
     a server knows the key of its caller."""
     if isinstance(error, ModelError):
         for target in targets:
-            error.args = tuple(target.mask(part) if isinstance(part, str) else part for part in error.args)
+            mask_error(error, target.mask)
         if isinstance(effect, CallModel):
             target = targets[effect.model]
             api = target.api_of(effect.request)
@@ -241,6 +241,7 @@ def _locating(target: HttpTarget) -> Iterator[None]:
     try:
         yield
     except ModelError as error:
+        mask_error(error, target.mask)
         locate_error(error, target, target.api)
         raise
 

@@ -1,5 +1,6 @@
 """The tools of one run: describe them to the model, prepare calls, and convert outcomes to messages."""
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -12,14 +13,14 @@ from prompty.errors import PromptyError
 from prompty.loop.effects import OfferedTool, PlannedCall
 from prompty.loop.options import Settings
 from prompty.loop.policy import get_tool_policies, list_policies
-from prompty.model.agent import PromptAgent, mask_bound_values
+from prompty.model.agent import PromptAgent
 from prompty.model.conditions import check_conditions, check_tool_names, describe_callee
 from prompty.model.event import Event, ToolFinished
 from prompty.model.message import Message
 from prompty.model.tool import PromptyTool, runs_at_provider
 from prompty.model.trust import explain_missing
 from prompty.pipeline.request import has_kinds, list_declared_functions, list_offered_functions
-from prompty.safety.redaction import masked_traceback
+from prompty.safety.redaction import Redactor, masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
@@ -45,6 +46,7 @@ class ToolRunner:
         inputs: Mapping[str, object],
         *,
         run_id: str,
+        redactor: Redactor,
         run_tools: bool = True,
         run: object = None,
         emit: Callable[[Event], object] | None = None,
@@ -54,7 +56,7 @@ class ToolRunner:
         self.session = session
         self._agent, self._settings, self._inputs = agent, settings, inputs
         self._run_id, self._run, self._run_tools = run_id, run, run_tools
-        self._emit, self._spans = emit, spans
+        self._emit, self._spans, self._redactor = emit, spans, redactor
         self._errors: dict[str, Exception] = {}
         self.tools: dict[str, BoundTool] = toolbox(agent, settings.tools) if run_tools else {}
         self.cancel: CancelToken = settings.cancel or CancelToken()
@@ -129,12 +131,26 @@ class ToolRunner:
         try:
             call = self.tools[planned.call.name].prepare(planned.arguments, self._inputs, context)
         except PromptyError as error:
-            raise NotRun(self._mask(str(error))) from error
+            raise NotRun(self._redactor.mask(str(error))) from error
         if self.session is not None and self.session.is_locked:
             call = self.session.wrap_tool(call, is_async=self.is_async(planned))
         if self._spans is None:
-            return call
+            return self._hide_inside(call)
         return self._spans.wrap_tool(planned.key, call, is_async=self.is_async(planned))
+
+    def _hide_inside(self, call: Callable[[], object]) -> Callable[[], object]:
+        """Return a function that makes a call inside which the values are hidden that the run hides."""
+
+        async def wait(awaitable: Awaitable[object]) -> object:
+            with self._redactor.inside():
+                return await awaitable
+
+        def run() -> object:
+            with self._redactor.inside():
+                value = call()
+            return wait(value) if inspect.isawaitable(value) else value
+
+        return run
 
     def succeeded(self, planned: PlannedCall, value: object) -> Message:
         """Return the message of a result. If it cannot be serialized, the tool has failed."""
@@ -149,16 +165,12 @@ class ToolRunner:
             return not_run(planned, error)
         self._errors[planned.key] = error
         if not isinstance(error, ReportedFailure):
-            logger.error("The tool '%s' raised.\n%s", planned.call.name, self._mask(masked_traceback(error)))
-        message = failure_message(planned.call, error, self._mask)
+            logger.error("The tool '%s' raised.\n%s", planned.call.name, masked_traceback(error, self._redactor))
+        message = failure_message(planned.call, error, self._redactor.mask)
         if not (isinstance(error, PromptyError) and self._is_child(planned.call.name)):
             return message
         cost = error.cost if getattr(self._run, "is_priced", False) else None  # else it would be looked up
         return replace(message, usage=error.usage, cost=cost)  # paid, although it failed
-
-    def _mask(self, text: str) -> str:
-        """Mask the values that the agent's tools bind, which neither the model nor a log may see."""
-        return mask_bound_values(self._agent, text)
 
     def _is_child(self, name: str) -> bool:
         return any(isinstance(tool, PromptyTool) and tool.name == name for tool in self._agent.tools)

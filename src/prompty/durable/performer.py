@@ -162,7 +162,7 @@ class Performer:
     def _describe_failure(self, error: Exception) -> PromptyError:
         if isinstance(error, PromptyError):
             return error
-        logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error))
+        logger.error("A step of the run %s raised.\n%s", self.run_id, masked_traceback(error, self.inner.redactor))
         return RunBroken(f"{type(error).__name__}: {error}")
 
     async def _call_model(self, name: str, effect: CallModel) -> Reply:

@@ -38,6 +38,7 @@ from prompty.model.trust import Trust
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import RequestBase
 from prompty.providers.provider_tools import refuse_provider_tools
+from prompty.safety.redaction import Redactor
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
@@ -255,7 +256,8 @@ def _assemble(
         spans.describe(agent, invocation.inputs, settings)
     if changes := find_call_changes(agent, invocation, agent.trust):
         agent = agent.model_copy(update=changes)
-    return Run(invocation, agent, state=state, run_id=record.run_id, spans=spans)
+    redactor = spans.redactor if spans else Redactor()
+    return Run(invocation, agent, redactor, state=state, run_id=record.run_id, spans=spans)
 
 
 def _get_secret(name: str, key: str, secrets: Secrets) -> str:

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote, unquote_plus
@@ -20,7 +21,15 @@ from prompty.model.tool import DeclaredTools, bind_inputs
 from prompty.model.trust import HOST_BUILT, FieldPath, Trust
 from prompty.registry import AGENT_PICKLER, DEFAULT, Registry, import_object
 from prompty.safety.html import to_text, write_table
-from prompty.safety.redaction import MASK, Redactor, is_credential_name, leaves, mask_secrets, mask_url
+from prompty.safety.redaction import (
+    MASK,
+    SHORTEST_SECRET,
+    Redactor,
+    current_redactor,
+    is_credential_name,
+    leaves,
+    mask_url,
+)
 
 
 class Format(Definition):
@@ -199,10 +208,11 @@ class PromptAgent(Frontmatter):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Yield the fields that distinguish agents. Print `agent.model_dump()` for the rest."""
+        redactor = create_redactor(self)
         if self.name:
-            yield "name", mask_secrets(self.name)
+            yield "name", redactor.mask(self.name)
         if self.model.id:
-            yield "model", mask_secrets(f"{self.model.provider}:{self.model.id}")
+            yield "model", redactor.mask(f"{self.model.provider}:{self.model.id}")
         for group in ("inputs", "outputs", "tools"):
             if names := [entry.name for entry in getattr(self, group)]:
                 yield group, names
@@ -263,8 +273,11 @@ _URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
     """Yield an agent's secrets.
 
-    These are the credentials of its connections, and defaults and options whose name looks like a credential.
+    These are the credentials of its connections, defaults and options whose name looks like a credential, the values
+    that its file got from such variables, and those of the `.env` file that its registry has read.
     """
+    yield from agent.trust.secrets
+    yield from (value for name, value in agent.registry.dotenv.items() if is_credential_name(name))
     yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
     for tool in (agent.model, *agent.tools):
         yield from _credentials(getattr(tool, "connection", None))
@@ -281,9 +294,21 @@ def list_bound_values(agent: PromptAgent) -> list[str]:
     return [*leaves([value.get_secret_value() for value in values])]
 
 
-def mask_bound_values(agent: PromptAgent, text: str) -> str:
-    """Mask the values that tools bind, and secrets, in a text of one of this agent's runs."""
-    return Redactor(list_bound_values(agent)).mask(text)
+def create_redactor(agent: PromptAgent) -> Redactor:
+    """Return a redactor for one use of an agent, inside the run or the command that uses it."""
+    redactor = Redactor(parent=current_redactor())
+    hide_values(redactor, agent)
+    return redactor
+
+
+def hide_values(redactor: Redactor, agent: PromptAgent) -> None:
+    """Hide an agent's secrets, and the values that its tools bind."""
+    redactor.hide_later(partial(_list_hidden, agent))
+
+
+def _list_hidden(agent: PromptAgent) -> Iterator[str]:
+    yield from (secret for secret in secrets_in(agent) if len(secret) >= SHORTEST_SECRET)
+    yield from list_bound_values(agent)
 
 
 def _named_secrets(value: object) -> Iterator[str]:

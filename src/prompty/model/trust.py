@@ -149,6 +149,8 @@ class Trust:
     """Origins that may get credentials."""
     from_file: bool = field(default=True, compare=False)
     """False for an agent that the program builds in code: it is not checked."""
+    secrets: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """Values of variables that nothing shows."""
 
     def allows(self, name: str) -> bool:
         """Return True if a variable may be sent anywhere, except as a credential."""
@@ -169,7 +171,8 @@ class Trust:
         """Return the trust of the agent with the model of another one, whose own it is without."""
         uses, missing = ([use for use in found if use.keys[0] == "model"] for found in (other.uses, other.missing))
         allowed, trusted = self.env_allowed | other.env_allowed, self.trusted | other.trusted
-        return Trust((*self.uses, *uses), (*self.missing, *missing), allowed, trusted)
+        secrets = (*self.secrets, *other.secrets)
+        return Trust((*self.uses, *uses), (*self.missing, *missing), allowed, trusted, secrets=secrets)
 
     def find(self, *path: str | int) -> list[Use]:
         """Return the uses at and below a path."""

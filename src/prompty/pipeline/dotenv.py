@@ -15,7 +15,6 @@ from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, chec
 from prompty.pipeline.files import Unreadable, read_file
 from prompty.pipeline.references import StrPath
 from prompty.registry import DEFAULT, Registry
-from prompty.safety.redaction import is_credential_name, remember_secrets
 
 _NAME = re.compile(r"\s*(?:export[ \t]+)?([A-Za-z_][\w.-]{0,255})[ \t]*(=?)[ \t]*")
 _END_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
@@ -60,7 +59,6 @@ def _read(file: Path) -> dict[str, str]:
             variables[name] = value
         else:  # don't repeat the text, which may be a key
             warnings.warn(f"{file}:{line}: ignored a line that is not NAME=value", PromptyWarning, stacklevel=3)
-    remember_secrets(value for name, value in variables.items() if is_credential_name(name))
     return variables
 
 

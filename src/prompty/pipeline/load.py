@@ -23,7 +23,7 @@ from prompty.pipeline.places import keep_places
 from prompty.pipeline.references import References, StrPath as StrPath
 from prompty.pipeline.source_map import MAX_PROBLEMS, first_problems
 from prompty.registry import DEFAULT, Registry
-from prompty.safety.redaction import remember_secrets
+from prompty.safety.redaction import hide_secrets
 from prompty.tracing.spans import begin
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _build(document: Document, references: References, registry: Registry, path:
     agent = keep_places(built.agent, document, frontmatter.source_map)
     if agent.trust.uses or agent.trust.missing:
         agent = _place_variables(agent, references, frontmatter, document)
-    remember_secrets([*secrets_in(agent), *references.secrets])
+    hide_secrets(secrets_in(agent))
     agent = _compose(agent, document, references, registry)
     return agent if registry is DEFAULT else agent.model_copy(update={"registry": registry})
 

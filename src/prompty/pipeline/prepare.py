@@ -9,7 +9,7 @@ from dataclasses import replace
 from secrets import randbits, token_hex
 
 from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, WrongArgument
-from prompty.model.agent import FileLine, PromptAgent, list_bound_values, secrets_in
+from prompty.model.agent import FileLine, PromptAgent, hide_values, list_bound_values
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
 from prompty.model.marker import find_role_line
 from prompty.model.message import Message, parse_messages
@@ -26,7 +26,7 @@ from prompty.pipeline.validate import (
 )
 from prompty.providers import active_interceptors
 from prompty.renderers import RENDERERS
-from prompty.safety.redaction import MASK, is_credential_name, remember_secrets
+from prompty.safety.redaction import MASK, is_credential_name
 from prompty.tracing.spans import Span, begin
 
 Media = ImagePart | AudioPart | FilePart
@@ -250,18 +250,26 @@ def _locate_error(error: RenderError, line: int, agent: PromptAgent) -> RenderEr
 
 
 def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] | None) -> None:
-    """Record inputs, with sensitive ones masked. The values that tools bind are masked in the whole run."""
+    """Record inputs, with sensitive ones masked. The agent's secrets, and what its tools bind, are masked in the whole
+    trace."""
     interceptors = active_interceptors()
     if not span.live and not interceptors:
         return
     given = dict(inputs or {})
-    sensitive = {one.name for one in agent.inputs if one.sensitive}
-    hidden = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
-    hidden += [*(one.default for one in agent.inputs if one.sensitive), *list_bound_values(agent)]
+    hidden = list_hidden_inputs(agent, given)
     for interceptor in interceptors:
-        interceptor.hide(hidden)
+        interceptor.hide([*hidden, *list_bound_values(agent)])
     if not span.live:
         return
-    remember_secrets(secrets_in(agent))
+    hide_values(span.trace.redactor, agent)
     span.hide(hidden)
+    sensitive = {one.name for one in agent.inputs if one.sensitive}
     span.record("inputs", {name: MASK if name in sensitive else value for name, value in given.items()})
+
+
+def list_hidden_inputs(agent: PromptAgent, given: Mapping[str, object]) -> list[object]:
+    """Return the values of inputs that nothing shows: sensitive ones, with their defaults, and those whose names are
+    like those of credentials."""
+    sensitive = {one.name: one.default for one in agent.inputs if one.sensitive}
+    values = [value for name, value in given.items() if name in sensitive or is_credential_name(name)]
+    return [*values, *sensitive.values()]

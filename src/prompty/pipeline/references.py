@@ -61,16 +61,17 @@ class References:
 
     def build_trust(self, data: Mapping[str, object]) -> Trust:
         """Return the variables of the resolved data."""
-        uses = [*self.uses, *self.missing]
+        uses, secrets = [*self.uses, *self.missing], tuple(self.secrets)
         if not uses:
-            return Trust(env_allowed=self.env_allowed, trusted=self.trusted)
+            return Trust(env_allowed=self.env_allowed, trusted=self.trusted, secrets=secrets)
         tools = data.get("tools")
         listed = tools.items() if isinstance(tools, dict) else enumerate(tools if isinstance(tools, list) else ())
         entries = {key: entry for key, entry in listed if isinstance(entry, dict)}
         names = {key: str(entry.get("name", key)) for key, entry in entries.items()}
         kinds: dict[str | int, str] = {names[key]: str(entry.get("kind")) for key, entry in entries.items()}
         found = [_complete(use, names, kinds) for use in uses]
-        return Trust(tuple(found[: len(self.uses)]), tuple(found[len(self.uses) :]), self.env_allowed, self.trusted)
+        resolved, missing = tuple(found[: len(self.uses)]), tuple(found[len(self.uses) :])
+        return Trust(resolved, missing, self.env_allowed, self.trusted, secrets=secrets)
 
     def _walk(self, value: object, keys: _Keys, *, files: bool) -> object:
         """`files` is False inside an included file, which may refer to variables, but not to other files."""

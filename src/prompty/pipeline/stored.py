@@ -12,7 +12,7 @@ from prompty.model.message import Json
 from prompty.model.trust import FieldPath, Use, explain_missing
 from prompty.pipeline.references import References, is_private
 from prompty.registry import DEFAULT, Registry
-from prompty.safety.redaction import is_credential_name, mask_url, remember_secrets
+from prompty.safety.redaction import is_credential_name, mask_url
 
 _ADDRESSES = frozenset({"endpoint", "tokenUrl", "specification"})
 # The key of a value that a file may write without it.
@@ -180,5 +180,4 @@ def restore_agent(
         raise RequestError(*explain_missing(trust.missing))
     for _, failure in references.failures:
         raise RequestError(failure.message, failure.fix)
-    remember_secrets(references.secrets)
     return PromptAgent.model_validate({**data, **kept, "trust": trust})

@@ -24,6 +24,8 @@ from prompty.providers.profiles import Profile, find_profile
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 
 if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Client
+
     from prompty.wire.stream import Decoder  # with all events, which only a call needs
     from prompty.wire.structured import StrictOneOf
 
@@ -375,6 +377,22 @@ def register_provider(name: str, provider: Provider, *, registry: Registry = DEF
 def register_connection(name: str, *clients: object, registry: Registry = DEFAULT) -> None:
     """Register SDK clients, sync and async, for files with `connection: {kind: reference, name: name}`."""
     registry.connections.register(name, *clients)
+
+
+def use_client(client: "Client | AsyncClient", *, for_: str, registry: Registry = DEFAULT) -> None:
+    """Send all requests to a provider over an HTTP client of your program, with its proxies, certificates and hooks.
+
+    `for_` is a provider such as "openai", or "mcp" or "openapi" for tools, which need an `httpx2.AsyncClient`. Async
+    code needs one as well, and sync code an `httpx2.Client`. The client stays yours: nothing closes it.
+    """
+    import httpx2  # slow, and few programs bring a client
+
+    is_tool = for_ in ("mcp", "openapi")
+    kinds: tuple[type, ...] = (httpx2.AsyncClient,) if is_tool else (httpx2.Client, httpx2.AsyncClient)
+    if not isinstance(client, kinds):
+        expected = " or an ".join(f"httpx2.{kind.__name__}" for kind in kinds)
+        raise WrongArgument("use_client()", client, f"an {expected}", f"Pass an {expected}.")
+    registry.connections.use(for_, client)
 
 
 def register_executor(name: str, executor: ExecutorProtocol, *, registry: Registry = DEFAULT) -> None:

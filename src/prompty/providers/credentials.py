@@ -83,7 +83,7 @@ def find_access(agent: PromptAgent, variables: Variables, hosts: tuple[str, ...]
             url = _get_base_url(agent, variables)
             key = os.environ.get(variables.key) or agent.registry.dotenv.get(variables.key)
             if not key and not os.environ.get(variables.token):
-                key = load_key_store().find_stored_key(_get_variable(variables.key, url))
+                key = load_key_store().find_stored_key(_get_variable(variables.key, url), agent.registry.clients)
             return Access(url, key and check_header(variables.key, key), _read_headers(variables))
         case ApiKeyConnection(endpoint=endpoint, api_key=written):
             url = endpoint or _get_base_url(agent, variables)
@@ -163,7 +163,7 @@ def _find_key(agent: PromptAgent, variable: str, url: str, hosts: tuple[str, ...
     key, source = os.environ.get(variable), TextOrigin.ENVIRONMENT
     if not key and (key := agent.registry.dotenv.get(variable)):
         source = TextOrigin.DOTENV
-    if not key and (key := load_key_store().find_stored_key(variable)):
+    if not key and (key := load_key_store().find_stored_key(variable, agent.registry.clients)):
         source = TextOrigin.MACHINE
     is_unasked = url == getattr(agent.model.connection, "endpoint", None) and variable not in find_key_variables(url)
     if key and is_unasked and (refusal := find_implicit_refusal(agent, variable, source, hosts)):
@@ -175,7 +175,7 @@ def _find_signature(
     agent: PromptAgent, endpoint: str | None, variable: str, hosts: tuple[str, ...]
 ) -> AwsSignature | None:
     """Return the signature for an AWS server for which there is no key."""
-    signature = find_signature(endpoint) if endpoint and find_key_variables(endpoint) else None
+    signature = find_signature(endpoint, agent.registry.clients) if endpoint and find_key_variables(endpoint) else None
     if signature is None or _find_key(agent, _get_variable(variable, str(endpoint)), str(endpoint), hosts):
         return None
     return signature

@@ -65,13 +65,16 @@ def create_endpoint(
         credential_headers = {"authorization": f"Basic {b64encode(unquote(user).encode()).decode()}"}
         credential = None
     found = [value.rpartition(" ")[2] for value in credential_headers.values()]
-    found += [value for name, value in parse_qsl(parts.query) if name != "api-version"]
+    if parts.query:
+        found += [value for name, value in parse_qsl(parts.query) if name != "api-version"]
+    if user:
+        found += map(unquote, user.split(":"))
     return Endpoint(
         base_url=base_url,
         headers=tuple({**dict(headers), **common, **credential_headers}.items()),
         credential=credential,
         route=route,
-        secrets=(*secrets, *found, *map(unquote, user.split(":"))),
+        secrets=(*secrets, *found),
     )
 
 

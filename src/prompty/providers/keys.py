@@ -15,18 +15,16 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from prompty.clients import Clients
 from prompty.concurrency import FileLock
 from prompty.errors import RequestError
 from prompty.providers.profiles import PROFILES
 from prompty.safety.json import read_json
-from prompty.safety.redaction import remember_secrets
 
 SERVICE = "prompty"  # in the keyring
 _MAX_BYTES = 1_000_000
 _MISS_SECONDS = 1.0  # for which a key that is not there is not looked for again
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_found: dict[tuple[str, str], str] = {}
-_missed: dict[tuple[str, str], float] = {}
 
 
 def get_key_names() -> dict[str, str]:
@@ -196,28 +194,39 @@ def find_stores() -> list[Keyring | KeyFile]:
     return [*([keyring] if keyring else []), find_key_file()]
 
 
-def find_stored_key(variable: str) -> str | None:
-    """Return the stored key that stands in for a variable, or None.
+def find_stored_key(variable: str, clients: Clients) -> str | None:
+    """Return the stored key that stands in for a variable, or None. `clients` keep it while calls need it.
 
-    A key that was found is kept for the life of the process. Raise RequestError if no place has it and one of them
-    cannot be read.
+    Raise RequestError if no place has it and one of them cannot be read.
     """
-    place = (get_stored_name(variable), str(find_key_file()))
-    if place in _found:
-        return _found[place]
-    if not place[0] or time.monotonic() - _missed.get(place, -_MISS_SECONDS) < _MISS_SECONDS:
+    name = get_stored_name(variable)
+    return clients.get((StoredKey, name, str(find_key_file())), lambda _: StoredKey()).find(name) if name else None
+
+
+class StoredKey:
+    """One stored key, which is read when a call needs it, and not for each call."""
+
+    is_busy = False
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+        self._missed = -_MISS_SECONDS
+
+    def find(self, name: str) -> str | None:
+        if self._key or time.monotonic() - self._missed < _MISS_SECONDS:
+            return self._key
+        problem: RequestError | None = None
+        for store in find_stores():
+            try:
+                self._key = store.read(name)
+            except RequestError as error:
+                problem = problem or error
+            if self._key:
+                return self._key
+        if problem:
+            raise problem
+        self._missed = time.monotonic()
         return None
-    problem: RequestError | None = None
-    for store in find_stores():
-        try:
-            key = store.read(place[0])
-        except RequestError as error:
-            problem = problem or error
-            continue
-        if key:
-            remember_secrets([key])
-            return _found.setdefault(place, key)
-    if problem:
-        raise problem
-    _missed[place] = time.monotonic()
-    return None
+
+    def close(self) -> None:
+        self._key = None

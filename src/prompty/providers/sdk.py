@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socket import SHUT_RDWR
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from prompty.errors import ModelError, PromptyError
 from prompty.extras import require
@@ -19,10 +19,11 @@ from prompty.model.connection import ReferenceConnection
 from prompty.model.request import WireRequest
 from prompty.providers.endpoint import USER_AGENT
 from prompty.providers.http.failures import connection_error, status_error, timeout_error
-from prompty.safety.redaction import mask_secrets, remember_secrets
+from prompty.safety.redaction import SHORTEST_SECRET, Redactor, current_redactor, hide_secrets
 from prompty.wire.json_bytes import write_bytes
 
 Admit = Callable[[], Awaitable[None]]  # waits until a call may begin
+MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer, after decompression
 KEYS = ("api_key", "auth_token")  # what the clients of the SDKs call them
 _PLAIN_CLIENTS = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
 
@@ -66,7 +67,7 @@ class _SdkConnection:
         self.as_bytes: bool = any(type(client) is getattr(self.sdk, name, None) for name in _PLAIN_CLIENTS)
         self.url: str = str(getattr(client, "base_url", ""))
         self.user_agent: str = f"{USER_AGENT} {client.user_agent}"
-        self._remember_keys()
+        hide_secrets(self._find_keys())
 
     def arguments(self, request: WireRequest) -> dict[str, Any]:
         """Return the arguments of the client's verb. Azure's client reads the model from the body, so it gets a dict,
@@ -87,27 +88,26 @@ class _SdkConnection:
 
     def masked(self, text: str) -> str:
         """Return `text` without secrets, the key that the client has now among them."""
-        self._remember_keys()
-        return mask_secrets(text)
+        return Redactor(self._find_keys(), shortest=SHORTEST_SECRET, parent=current_redactor()).mask(text)
 
-    def _remember_keys(self) -> None:
-        remember_secrets(key.strip() for name in KEYS if isinstance(key := getattr(self.client, name, None), str))
+    def _find_keys(self) -> list[str]:
+        return [key.strip() for name in KEYS if isinstance(key := getattr(self.client, name, None), str)]
 
     def fail(self, error: Exception) -> NoReturn:
         """Raise what an SDK or its HTTP library raised as an error of ours."""
-        self._remember_keys()
+        hide_secrets(self._find_keys())  # it may have renewed one
         if isinstance(error, PromptyError):
             raise error
         known = self._known(error)
         if known is None:
-            told = mask_secrets(f"{type(error).__name__}: {error}")
+            told = self.masked(f"{type(error).__name__}: {error}")
             raise ModelError(f"the call could not be made: {told}") from error
         raise known from None  # theirs holds what the server sent, and a server knows the key
 
     def _known(self, error: Exception) -> ModelError | None:
         sdk, http = self.sdk, self.http
         if isinstance(error, sdk.APIStatusError):
-            return status_error(error.status_code, mask_secrets(error.message), error.response.headers, error.body)
+            return status_error(error.status_code, self.masked(error.message), error.response.headers, error.body)
         if isinstance(error, sdk.APITimeoutError | http.TimeoutException):
             return timeout_error()
         if isinstance(error, sdk.APIConnectionError | http.HTTPError | http.StreamError):
@@ -134,15 +134,22 @@ class SdkTransport(_SdkConnection):
             self.fail(error)
 
 
-class SdkBytes:
-    """The bytes of an answer while they come."""
+class _Connection(Protocol):
+    def fail(self, error: Exception) -> NoReturn: ...
 
-    def __init__(self, connection: _SdkConnection, response: Any) -> None:
+
+class SdkBytes:
+    """The bytes of an answer while they come, from a client of the host."""
+
+    def __init__(self, connection: _Connection, response: Any) -> None:
         self._connection, self._response = connection, response
 
     def __iter__(self) -> Iterator[bytes]:
+        left = MAX_ANSWER
         try:
-            yield from self._response.iter_bytes()
+            for chunk in self._response.iter_bytes():
+                left = _count(left, chunk)
+                yield chunk
         except Exception as error:
             self._connection.fail(error)
 
@@ -151,9 +158,9 @@ class SdkBytes:
 
     def abort(self) -> None:
         """Closing would not wake a thread that waits for bytes; the end of the connection does."""
-        socket = self._response.extensions["network_stream"].get_extra_info("socket")
-        with suppress(OSError):
-            socket.shutdown(SHUT_RDWR)
+        if stream := self._response.extensions.get("network_stream"):  # a mock has none
+            with suppress(OSError):
+                stream.get_extra_info("socket").shutdown(SHUT_RDWR)
 
 
 class AsyncSdkTransport(_SdkConnection):
@@ -180,17 +187,25 @@ class AsyncSdkTransport(_SdkConnection):
 
 
 class AsyncSdkBytes:
-    """The bytes of an answer while they come."""
+    """The async form of `SdkBytes`."""
 
-    def __init__(self, connection: AsyncSdkTransport, response: Any) -> None:
+    def __init__(self, connection: _Connection, response: Any) -> None:
         self._connection, self._response = connection, response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_ANSWER
         try:
             async for chunk in self._response.aiter_bytes():
+                left = _count(left, chunk)
                 yield chunk
         except Exception as error:
             self._connection.fail(error)
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def _count(left: int, chunk: bytes) -> int:
+    if len(chunk) > left:
+        raise ModelError(f"the answer is longer than {MAX_ANSWER:,} bytes")
+    return left - len(chunk)

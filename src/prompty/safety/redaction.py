@@ -1,22 +1,24 @@
 """Redaction: detect secrets and mask them in everything that is shown or stored.
 
-A text is masked in three steps: known secret values (of this process, or of one `Redactor`), text in the format of a
-known kind of secret, and values with a credential's name (`password: …`). Traces, errors, logs, reprs, recordings and
-batch results are all masked here.
+A text is masked in three steps: the values that its owner hides (a `Redactor`), text in the format of a known kind of
+secret, and values with a credential's name (`password: …`). Traces, errors, logs, reprs, recordings and batch results
+are all masked here.
+
+No list of secrets is shared: what one run hides leaves the texts of others as they are.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar, Token
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from json import dumps
+from threading import Lock
 from traceback import format_exception
 
 MASK = "••••"
 SHORTEST_SECRET = 8  # shorter values are placeholders (`none`, `ollama`) and parts of other words
 SHORTEST_NAMED = 4  # for a value whose name or file marks it as a secret
-_LONGEST_CACHED = 64
-_MOST_SECRETS = 10_000  # only the newest are kept, for a process that often renews its credentials
 _JSON_LEVELS = 3  # of JSON inside JSON strings
 
 # Each shape is a pattern with <> for one of the literals. A text without any literal is not searched.
@@ -83,70 +85,118 @@ def _by_rarest_character(literals: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 _SHAPE_HINTS = tuple(_by_rarest_character(literal for _, literals in _SHAPES for literal in literals).items())
 _NAME_HINTS = tuple(word for word in (*_WORDS, "key") if word != "credentials")
-_secrets: dict[str, None] = {}
-_longest_first: tuple[str, ...] = ()  # one secret may be a prefix of another
-
-
-def remember_secrets(values: Iterable[str]) -> None:
-    """Mask these values from now on, everywhere in this process."""
-    global _longest_first
-    new = [value for value in values if len(value) >= SHORTEST_SECRET and value not in _secrets]
-    if not new:
-        return
-    for value in new:
-        _secrets.update(dict.fromkeys(_json_forms(value)))
-    while len(_secrets) > _MOST_SECRETS:
-        del _secrets[next(iter(_secrets))]
-    _longest_first = tuple(sorted(_secrets, key=len, reverse=True))
-    _mask_cached.cache_clear()
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")  # the same in a JSON string
 
 
 class Redactor:
-    """Masks the values of one scope (a trace, a call, a recording) in addition to those masked everywhere.
+    """Masks the values of one owner: an endpoint, an agent, a run, a trace, a recording or a command.
 
-    A redactor with a `parent` also masks the parent's values.
+    It also masks those of its `parent`: those of a run are that of the run above it, or of the command around it.
     """
+
+    __slots__ = ("_hidden", "_lock", "_ordered", "_own_changes", "_parent", "_values")
 
     def __init__(
         self, values: Iterable[object] = (), *, shortest: int = SHORTEST_NAMED, parent: "Redactor | None" = None
     ) -> None:
-        self._values: frozenset[str] = frozenset()
-        self._long: tuple[str, ...] = ()
-        self._short: tuple[str, ...] = ()
-        self._mask_others = mask_secrets if parent is None else parent.mask
-        self.hide(values, shortest=shortest)
-
-    def __bool__(self) -> bool:
-        return bool(self._values)
+        self._parent = parent
+        self._hidden: list[tuple[Callable[[], Iterable[object]], int]] = []
+        self._values: set[str] = set()
+        self._lock = Lock()
+        self._own_changes = 0
+        self._ordered: tuple[int, tuple[str, ...], tuple[str, ...]] = (0, (), ())
+        if values:
+            self.hide(values, shortest=shortest)
 
     def __contains__(self, text: str) -> bool:
-        return text in self._values
+        long, short = self._order()
+        return text in long or text in short
 
-    def hide(self, values: Iterable[object], *, shortest: int = SHORTEST_NAMED) -> bool:
-        """Mask the texts and numbers in these values from now on, including in JSON. Return True if there were any.
+    @property
+    def changes(self) -> int:
+        """How often values were added, here and above."""
+        return self._own_changes + (self._parent.changes if self._parent else 0)
 
-        A value is masked only where no other letter or digit continues it, and not if it is shorter than `shortest`:
-        a customer called "1" would blank every number.
+    def hide(self, values: Iterable[object], *, shortest: int = SHORTEST_NAMED) -> None:
+        """Mask the texts and numbers in these values from now on, including in JSON.
+
+        A value is masked only where no other letter or digit continues it, and not if it is shorter than `shortest`: a
+        customer called "1" would blank every number.
         """
-        texts = [text for value in values for text in leaves(value) if len(text) >= shortest]
-        if not texts:
-            return False
-        self._values |= {form for text in texts for form in _json_forms(text)}
-        ordered = sorted(self._values, key=len, reverse=True)
-        self._long = tuple(text for text in ordered if len(text) >= SHORTEST_SECRET)
-        self._short = tuple(text for text in ordered if len(text) < SHORTEST_SECRET)
-        return True
+        if kept := tuple(values):
+            self.hide_later(lambda: kept, shortest=shortest)
+
+    def hide_later(self, find: Callable[[], Iterable[object]], *, shortest: int = SHORTEST_NAMED) -> None:
+        """Like `hide`, for values that are found when a text is masked: most runs mask none."""
+        self._hidden.append((find, shortest))
+        self._own_changes += 1
 
     def mask(self, text: str) -> str:
         """Mask these values and secrets in `text`. Short values are last: they may be part of a secret."""
-        return _replace(self._short, self._mask_others(_replace(self._long, text)))
+        long, short = self._order()
+        return _replace(short, _mask_formats(_replace(long, text)))
+
+    def inside(self) -> "RedactorScope":
+        """Let `mask_secrets` mask these values inside a `with` statement, and `hide_secrets` add to them."""
+        return RedactorScope(self)
+
+    def _order(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the long and the short values, the longest first: one secret may be a prefix of another."""
+        changes, long, short = self._ordered
+        if changes != (now := self.changes):
+            values = sorted(self._collect(), key=len, reverse=True)
+            long = tuple(value for value in values if len(value) >= SHORTEST_SECRET)
+            short = tuple(value for value in values if len(value) < SHORTEST_SECRET)
+            self._ordered = now, long, short
+        return long, short
+
+    def _collect(self) -> set[str]:
+        with self._lock:
+            while self._hidden:
+                find, shortest = self._hidden.pop()
+                texts = (text for value in find() for text in leaves(value) if len(text) >= shortest)
+                self._values.update(form for text in texts for form in _json_forms(text))
+            return self._values | (self._parent._collect() if self._parent else set())
+
+
+class RedactorScope:
+    """Makes a redactor the current one."""
+
+    __slots__ = ("_redactor", "_token")
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._token: Token[Redactor | None] | None = None
+
+    def __enter__(self) -> Redactor:
+        self._token = _current.set(self._redactor)
+        return self._redactor
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+
+
+_current: ContextVar[Redactor | None] = ContextVar("prompty_redactor", default=None)
+
+
+def current_redactor() -> Redactor | None:
+    """Return the redactor of the current run, trace or command, if there is one."""
+    return _current.get()
+
+
+def hide_secrets(values: Iterable[object]) -> None:
+    """Mask these values from now on in the run, the trace or the command that needs them now."""
+    if (redactor := _current.get()) is not None:
+        redactor.hide(values, shortest=SHORTEST_SECRET)
 
 
 def mask_secrets(text: str) -> str:
-    """Mask this process's secrets in `text`, and anything with the format or the name of a secret."""
-    if len(text) <= _LONGEST_CACHED:
-        return text if len(text) < SHORTEST_SECRET else _mask_cached(text)
-    return _mask(text)
+    """Mask the secrets of the current run, trace or command, and anything with the format or the name of a secret."""
+    if len(text) < SHORTEST_NAMED:
+        return text
+    redactor = _current.get()
+    return _mask_formats(text) if redactor is None else redactor.mask(text)
 
 
 def mask_url(url: str) -> str:
@@ -169,9 +219,10 @@ def _mask_query(query: re.Match[str]) -> str:
     return _URL_VALUE.sub(lambda found: found[0] if "${" in found[0] else found[1] + MASK, query[0])
 
 
-def masked_traceback(error: BaseException) -> str:
+def masked_traceback(error: BaseException, redactor: Redactor | None = None) -> str:
     """Return an error with its traceback for a log. Secrets are masked, because an error may quote anything."""
-    return mask_secrets("".join(format_exception(error)).rstrip())
+    mask = mask_secrets if redactor is None else redactor.mask
+    return mask("".join(format_exception(error)).rstrip())
 
 
 @lru_cache(maxsize=4096)
@@ -184,11 +235,6 @@ def is_credential_name(name: str) -> bool:
 def find_secret(text: str) -> re.Match[str] | None:
     """Return the first match of a known secret format."""
     return _SHAPE.search(text) if _has_shape_hint(text) else None
-
-
-def may_hold_secrets(text: str) -> bool:
-    """Return False if masking would not change this text. Fast for most texts."""
-    return _has_shape_hint(text) or _has_name_hint(text) or _has(text, _longest_first)
 
 
 def leaves(value: object) -> Iterator[str]:
@@ -209,14 +255,8 @@ def leaves(value: object) -> Iterator[str]:
         yield str(value)
 
 
-@lru_cache(maxsize=4096)
-def _mask_cached(text: str) -> str:
-    """Mask a short text, cached because traces repeat the same names."""
-    return _mask(text)
-
-
-def _mask(text: str) -> str:
-    text = _replace(_longest_first, text)
+def _mask_formats(text: str) -> str:
+    """Mask what has the format or the name of a secret."""
     if _has_shape_hint(text):
         text = _SHAPE.sub(MASK, text)
     return _mask_named(text) if _has_name_hint(text) else text
@@ -261,6 +301,8 @@ def _has(text: str, hints: tuple[str, ...]) -> bool:
 
 def _json_forms(text: str) -> list[str]:
     """Return a text as it is, and as it appears in JSON strings, up to three levels deep."""
+    if _PLAIN.fullmatch(text):
+        return [text]
     forms = {text: None}
     for _ in range(_JSON_LEVELS):
         forms |= {dumps(form, ensure_ascii=ascii_only)[1:-1]: None for form in forms for ascii_only in (False, True)}

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from prompty.model.message import Message
-from prompty.safety.redaction import MASK, Redactor, is_credential_name, may_hold_secrets
+from prompty.safety.redaction import MASK, Redactor, current_redactor, is_credential_name
 
 MAX_TEXT = 100_000
 MAX_TRACED_DEPTH = 50
@@ -28,27 +28,30 @@ class Sanitizer:
     """
 
     def __init__(self) -> None:
-        self._redactor = Redactor()
+        self.redactor: Redactor = Redactor(parent=current_redactor())
+        self._masked_at = 0  # changes of the redactor
         self._texts: dict[str, str] = {}
         self._objects: dict[int, tuple[object, bytes]] = {}
 
-    def hide(self, values: Iterable[object]) -> None:
-        """Mask these values from now on: in texts, in JSON inside texts, and as numbers."""
-        if self._redactor.hide(values):
-            self._texts.clear()
-            self._objects.clear()
-
     def text(self, text: str) -> str:
         """Mask secrets in a text, and truncate it if it is very long."""
+        self._forget_outdated()
         masked = self._texts.get(text)
         if masked is None:
             masked = self._texts[text] = self._mask(text)
         return masked
 
     def _mask(self, text: str) -> str:
-        text = self._redactor.mask(text)
+        text = self.redactor.mask(text)
         excess = len(text) - MAX_TEXT
         return text if excess <= 0 else f"{text[:MAX_TEXT]}… ({excess:,} more characters)"
+
+    def _forget_outdated(self) -> None:
+        """Forget what was masked before more values were hidden."""
+        if self._masked_at != (changes := self.redactor.changes):
+            self._masked_at = changes
+            self._texts.clear()
+            self._objects.clear()
 
     def json(self, value: Any) -> bytes:
         """Return a value of any type as JSON."""
@@ -71,6 +74,7 @@ class Sanitizer:
 
     def _cached_json(self, value: object, convert: Callable[[], object]) -> bytes:
         """Return the JSON of an object. The cache keeps the object alive, so its id cannot be reused."""
+        self._forget_outdated()
         cached = self._objects.get(id(value))
         if cached is None:
             cached = self._objects[id(value)] = value, self._whole_json(convert())
@@ -83,7 +87,7 @@ class Sanitizer:
         except (ValueError, TypeError):  # an unknown type, a cycle, or a lone surrogate
             return encode(self.plain(value))
         text = encoded.decode()
-        if len(text) > MAX_TEXT or may_hold_secrets(text) or (self._redactor and self._mask(text) != text):
+        if len(text) > MAX_TEXT or self.redactor.mask(text) != text:
             return encode(self.plain(value))
         return encoded
 
@@ -95,7 +99,7 @@ class Sanitizer:
         if value is None or kind is bool:
             return value
         if kind is int or kind is float:
-            return MASK if self._redactor and str(value) in self._redactor else value
+            return MASK if str(value) in self.redactor else value
         if depth > MAX_TRACED_DEPTH:
             return "…"
         if kind is dict or isinstance(value, Mapping):

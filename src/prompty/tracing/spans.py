@@ -14,7 +14,7 @@ from random import getrandbits
 from threading import Lock
 from typing import Any, Protocol, Self, TypeVar, cast
 
-from prompty.safety.redaction import masked_traceback
+from prompty.safety.redaction import Redactor, RedactorScope, masked_traceback
 from prompty.tracing import names
 from prompty.tracing.sanitize import Plain, Sanitizer
 
@@ -91,6 +91,7 @@ class Trace:
         self.id: str = f"{getrandbits(128):032x}"
         self.sinks = active
         self.sanitizer: Sanitizer = Sanitizer()
+        self.redactor: Redactor = self.sanitizer.redactor
         self._failed: list[Sink] = []
         self.content: bool = any(sink.content for sink in active)
         self.wire: bool = any(sink.wire for sink in active)
@@ -125,7 +126,8 @@ class Trace:
             if isinstance(error, OSError):  # a folder that cannot be written to, or a full disk
                 logger.warning("no trace is written: %s: %s", error.filename or type(sink).__name__, error.strerror)
             else:
-                logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, masked_traceback(error))
+                text = masked_traceback(error, self.redactor)
+                logger.warning("a trace sink failed: %s\n%s", type(sink).__name__, text)
         self._failed.append(sink)
 
 
@@ -173,7 +175,7 @@ class Span:
 
     def hide(self, values: Iterable[object]) -> None:
         """Mask these values everywhere in this trace."""
-        self.trace.sanitizer.hide(values)
+        self.trace.redactor.hide(values)
 
     def add_usage(self, usage: dict[str, int | None]) -> None:
         """Add token counts to this span and all its ancestors."""
@@ -216,17 +218,19 @@ class Span:
 
 
 class SpanScope:
-    """Makes a span current."""
+    """Makes a span current, and the values current that its trace hides."""
 
-    __slots__ = ("_leave", "_span", "_token")
+    __slots__ = ("_hiding", "_leave", "_span", "_token")
 
     def __init__(self, span: Span) -> None:
         self._span = span
+        self._hiding: RedactorScope = span.trace.redactor.inside()
         self._token: Token[Span | None] | None = None
         self._leave: Sequence[Callable[[], object]] = ()
 
     def __enter__(self) -> Span:
         self._token = _current.set(self._span)
+        self._hiding.__enter__()
         if self._span.trace.entering:
             self._leave = self._span.trace.enter(self._span)
         return self._span
@@ -234,6 +238,7 @@ class SpanScope:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for leave in reversed(self._leave):
             leave()
+        self._hiding.__exit__()
         if self._token is not None:
             _current.reset(self._token)
 

@@ -23,6 +23,7 @@ from prompty.model.request import WireRequest
 from prompty.pipeline.places import place_error
 from prompty.providers.aws import AwsSignature
 from prompty.providers.endpoint import Endpoint
+from prompty.safety.redaction import Redactor, current_redactor
 
 _PROVIDERS = ("openai", "anthropic")
 _APIS = ("chat", "responses", "embeddings", "messages")
@@ -75,7 +76,7 @@ class RowCalls:
 
     def _start(self, inputs: Mapping[str, object]) -> Loop[Done | Paused]:
         invocation = Invocation(operation="invoke", source=self.agent, inputs=inputs, settings=self._settings)
-        run = Run(invocation, self.agent)
+        run = Run(invocation, self.agent, Redactor(parent=current_redactor()))
         bases = [self.target.base, *(resolve_base(agent) for agent in run.agents[1:])]
         return run_loop(run.plan(bases, run.hooks(), observed=False), run.state)
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from prompty.errors import RequestError
@@ -56,7 +55,6 @@ def find_endpoint(agent: PromptAgent) -> Endpoint:
     return _build_endpoint(access, check_header(_TOKEN, token))
 
 
-@lru_cache(maxsize=64)
 def _build_endpoint(access: Access, token: str | None) -> Endpoint:
     version = find_profile(access.base_url, "anthropic").api_version
     return create_endpoint(

@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from functools import cache, lru_cache
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -26,7 +25,6 @@ from prompty.providers.http.transports import Transports
 from prompty.providers.openai.connection import SDK
 from prompty.providers.profiles import AZURE, AZURE_BEFORE_2024_09, Profile
 from prompty.safety.origins import RESOURCE_HOSTS
-from prompty.safety.redaction import remember_secrets
 
 HOSTS = RESOURCE_HOSTS
 _KEY, _ENDPOINT = "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"
@@ -94,7 +92,7 @@ def _find_in_environment(agent: PromptAgent) -> Resource:
     token = os.environ.get("AZURE_OPENAI_AD_TOKEN")
     key = None if token else os.environ.get(_KEY) or agent.registry.dotenv.get(_KEY)
     if not key and not token:
-        key = load_key_store().find_stored_key(_KEY)
+        key = load_key_store().find_stored_key(_KEY, agent.registry.clients)
     named = [value and check_header(name, value) for name, value in (("the key", key), ("the token", token))]
     return Resource(_trim(endpoint), named[0], _get_version(None), named[1])
 
@@ -145,17 +143,16 @@ def _find_client_version(agent: PromptAgent, connection: ReferenceConnection) ->
 
 def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
-    return _build_endpoint(find_resource(agent))
-
-
-@lru_cache(maxsize=64)
-def _build_endpoint(resource: Resource) -> Endpoint:
+    resource = find_resource(agent)
     headers: dict[str, str] = {}
     if resource.api_key:
         headers = {"api-key": resource.api_key}
     elif resource.token:
         headers = {"authorization": f"Bearer {resource.token}"}
-    tokens = None if headers else entra_tokens(_PROJECT_SCOPE if resource.is_project else _SCOPE)
+    tokens = None
+    if not headers:
+        scope = _PROJECT_SCOPE if resource.is_project else _SCOPE
+        tokens = agent.registry.clients.get((EntraTokens, scope), lambda key: EntraTokens(key[1]))
     route = route_to_deployment if resource.is_dated else None
     return create_endpoint(resource.base_url, headers, credential=tokens, route=route)
 
@@ -168,27 +165,32 @@ class EntraTokens:
         self._identity: Any = None
         self._token: Any = None
 
+    @property
+    def is_busy(self) -> bool:
+        """True while the token is valid: another one takes seconds on some machines."""
+        return self.is_ready()
+
     def is_ready(self) -> bool:
-        return self._token is not None and self._token.expires_on - time.time() > _SPARE_SECONDS
+        token = self._token
+        return token is not None and token.expires_on - time.time() > _SPARE_SECONDS
 
     def headers(self, _: str, __: str, ___: Mapping[str, str], ____: bytes, /) -> Mapping[str, str]:
-        if not self.is_ready():
-            with self._lock:
-                if not self.is_ready():
-                    self._renew()
-        return {"authorization": f"Bearer {self._token.token}"}
+        with self._lock:
+            if not self.is_ready():
+                self._renew()
+            return {"authorization": f"Bearer {self._token.token}"}
 
     def _renew(self) -> None:
         if self._identity is None:
             self._identity = require("azure.identity", extra="azure").DefaultAzureCredential()
-        token = self._identity.get_token(self._scope)
-        remember_secrets([token.token])
-        self._token = token
+        self._token = self._identity.get_token(self._scope)
 
-
-@cache
-def entra_tokens(scope: str) -> EntraTokens:
-    return EntraTokens(scope)
+    def close(self) -> None:
+        """Forget the token, and close the connections of the identity. A call under way finds it again."""
+        with self._lock:
+            identity, self._identity, self._token = self._identity, None, None
+        if identity is not None:
+            identity.close()
 
 
 def preview(agent: PromptAgent, api: Api) -> RequestPreview:

@@ -13,7 +13,7 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from socket import SHUT_RDWR
@@ -24,13 +24,13 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
 
-from prompty.errors import ModelError, PromptyError, RequestError
+from prompty.errors import ModelError, PromptyError, RequestError, mask_error
 from prompty.model.request import Content, WireRequest
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
 from prompty.safety.origins import parse_origin
-from prompty.safety.redaction import mask_secrets, remember_secrets
+from prompty.safety.redaction import SHORTEST_SECRET, Redactor, current_redactor, hide_secrets, mask_secrets
 from prompty.wire.json_bytes import write_bytes
 
 KEEP_ALIVE = 30  # seconds for which an idle connection is kept
@@ -124,6 +124,7 @@ class _Pool(Generic[Connection]):
         self.idle: _IdleConnections[Connection] = _IdleConnections()
         self._origin: httpcore2.Origin = self.url.origin
         certificates, proxy = _load_certificates(_find_tls_files()), _find_proxy(origin)
+        self.secrets: tuple[str, ...] = _find_password(proxy)
         self._factory = pool(
             ssl_context=certificates, keepalive_expiry=KEEP_ALIVE, proxy=proxy, network_backend=network
         )
@@ -198,7 +199,8 @@ class _HttpClient(Generic[AnyPool]):
     def __init__(self, endpoint: Endpoint, pool: AnyPool) -> None:
         self.endpoint = endpoint
         self.pool: AnyPool = pool
-        remember_secrets(endpoint.secrets)
+        self._secrets = [*endpoint.secrets, *pool.secrets]
+        hide_secrets(self._secrets)
 
     @property
     def url(self) -> str:
@@ -207,20 +209,28 @@ class _HttpClient(Generic[AnyPool]):
 
     def masked(self, text: str) -> str:
         """Return `text` without secrets."""
-        return mask_secrets(text)
+        return Redactor(self._secrets, shortest=SHORTEST_SECRET, parent=current_redactor()).mask(text)
 
     def _write(self, request: WireRequest, deadline: Deadline, body: bytes | Content) -> httpcore2.Request:
         url = self.endpoint.get_url(request.path, str(request.body.get("model", "")) if self.endpoint.route else "")
         headers = {**dict(self.endpoint.headers), **{name.lower(): value for name, value in request.headers.items()}}
         if self.endpoint.credential is not None:
             signed = body if isinstance(body, bytes) else b""  # files go to servers that need no signature
-            headers |= self.endpoint.credential.headers(request.method, url, headers, signed)
+            computed = self.endpoint.credential.headers(request.method, url, headers, signed)
+            self._hide_tokens(computed.values())
+            headers |= computed
         headers["host"], headers["content-length"] = self.pool.host, str(len(body))
         pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
         timeout = {"connect": deadline, "read": deadline, "write": deadline}
         return httpcore2.Request(
             request.method, self._find_target(url), headers=pairs, content=body, extensions={"timeout": timeout}
         )
+
+    def _hide_tokens(self, headers: Iterable[str]) -> None:
+        """Hide what a credential computed, which may be another token for each request."""
+        if new := [token for value in headers if (token := value.rpartition(" ")[2]) not in self._secrets]:
+            self._secrets += new
+            hide_secrets(new)
 
     def _find_target(self, url: str) -> httpcore2.URL:
         origin, target = self.pool.url, "/" + url.split("/", 3)[3].partition("#")[0]
@@ -242,8 +252,11 @@ def _find_proxy(url: str) -> httpcore2.Proxy | None:
     proxy = urlsplit(named if "://" in named else f"http://{named}")
     host = proxy.netloc.rpartition("@")[2]
     credentials = (unquote(proxy.username), unquote(proxy.password or "")) if proxy.username else None
-    remember_secrets(credentials or ())
     return httpcore2.Proxy(urlunsplit((proxy.scheme, host, proxy.path, "", "")), auth=credentials)
+
+
+def _find_password(proxy: httpcore2.Proxy | None) -> tuple[str, ...]:
+    return tuple(part.decode() for part in proxy.auth) if proxy and proxy.auth else ()
 
 
 class _TlsFiles(NamedTuple):
@@ -331,16 +344,18 @@ def _write_body(request: WireRequest) -> bytes | Content:
     return b"" if request.method in ("GET", "DELETE") else write_bytes(request.body)
 
 
-def raise_failure(error: Exception) -> NoReturn:
+def raise_failure(error: Exception, mask: Callable[[str], str]) -> NoReturn:
     """Raise what the HTTP library raised as an error of ours. Its own may quote the server, which knows the key."""
     if isinstance(error, PromptyError):
+        mask_error(error, mask)
         raise error
     if isinstance(error, _TIMEOUTS):
         raise timeout_error() from None
     if isinstance(error, _FAILURES):
         cause = _find_cause(error)
-        raise connection_error(type(cause).__name__, str(cause), retryable=not isinstance(error, _MISTAKES)) from None
-    raise ModelError(f"the call could not be made: {mask_secrets(f'{type(error).__name__}: {error}')}") from error
+        text, retryable = mask(str(cause)), not isinstance(error, _MISTAKES)
+        raise connection_error(type(cause).__name__, text, retryable=retryable) from None
+    raise ModelError(f"the call could not be made: {mask(f'{type(error).__name__}: {error}')}") from error
 
 
 def _find_cause(error: BaseException) -> BaseException:
@@ -365,18 +380,19 @@ class HttpTransport(_HttpClient[Pool]):
         try:
             written = self._write(request, deadline, _write_body(request))
             connection = self.pool.take()
-            answer = HttpBytes(self.pool, connection, connection.handle_request(written))
+            answer = HttpBytes(self, connection, connection.handle_request(written))
+            answer.raise_if_failed(deadline, request.max_answer or MAX_ANSWER)
         except Exception as error:
-            raise_failure(error)
-        answer.raise_if_failed(deadline, request.max_answer or MAX_ANSWER)
+            raise_failure(error, self.masked)
         return answer
 
 
 class _Answer(Generic[AnyPool, Connection]):
     """Base of the bytes of an answer: its connection and its headers."""
 
-    def __init__(self, pool: AnyPool, connection: Connection, response: httpcore2.Response) -> None:
-        self._pool: AnyPool = pool
+    def __init__(self, client: _HttpClient[AnyPool], connection: Connection, response: httpcore2.Response) -> None:
+        self._pool: AnyPool = client.pool
+        self._masked = client.masked
         self._response = response
         self._connection: Connection = connection
         self._stream: Any = response.extensions["network_stream"]
@@ -423,7 +439,7 @@ class HttpBytes(_Answer[Pool, httpcore2.ConnectionInterface]):
             body.finish()
         except Exception as error:
             self.close()
-            raise_failure(error)
+            raise_failure(error, self._masked)
 
     def close(self) -> None:
         if self._is_open:
@@ -457,10 +473,10 @@ class AsyncHttpTransport(_HttpClient[AsyncPool]):
             await self._admit()
             written = await self._write_async(request, deadline)
             connection = await self.pool.take()
-            answer = AsyncHttpBytes(self.pool, connection, await connection.handle_async_request(written))
+            answer = AsyncHttpBytes(self, connection, await connection.handle_async_request(written))
+            await answer.raise_if_failed(deadline)
         except Exception as error:
-            raise_failure(error)
-        await answer.raise_if_failed(deadline)
+            raise_failure(error, self.masked)
         return answer
 
     async def _write_async(self, request: WireRequest, deadline: Deadline) -> httpcore2.Request:
@@ -510,7 +526,7 @@ class AsyncHttpBytes(_Answer[AsyncPool, httpcore2.AsyncConnectionInterface]):
             body.finish()
         except Exception as error:
             await self.aclose()
-            raise_failure(error)
+            raise_failure(error, self._masked)
 
     async def aclose(self) -> None:
         if self._is_open:

@@ -28,7 +28,11 @@ class Transports:
         connection, clients = agent.model.connection, agent.registry.clients
         if self.sdk is not None and isinstance(connection, ReferenceConnection):
             return SdkTransport(self.sdk.find(agent, connection, is_async=False))
-        endpoint, http = self.find_endpoint(agent), _load_client()
+        endpoint = self.find_endpoint(agent)
+        if own := agent.registry.connections.find_client(agent.model.provider, is_async=False):
+            own_transport: Transport = _load_own_client().OwnTransport(endpoint, own)
+            return own_transport
+        http = _load_client()
         transport: Transport = http.HttpTransport(endpoint, clients.get(http.find_origin(endpoint.base_url), http.Pool))
         return transport
 
@@ -37,10 +41,20 @@ class Transports:
         connection, clients = agent.model.connection, agent.registry.clients.in_loop()
         if self.sdk is not None and isinstance(connection, ReferenceConnection):
             return AsyncSdkTransport(self.sdk.find(agent, connection, is_async=True), clients.admit)
-        endpoint, http = self.find_endpoint(agent), _load_client()
+        endpoint = self.find_endpoint(agent)
+        if own := agent.registry.connections.find_client(agent.model.provider, is_async=True):
+            own_transport: AsyncTransport = _load_own_client().AsyncOwnTransport(endpoint, own)
+            return own_transport
+        http = _load_client()
         pool = clients.get(http.find_origin(endpoint.base_url), http.AsyncPool)
         transport: AsyncTransport = http.AsyncHttpTransport(endpoint, pool, clients.admit)
         return transport
+
+
+def _load_own_client() -> ModuleType:
+    from prompty.providers.http import own_client  # httpx2 is slow to import, and few programs bring a client
+
+    return own_client
 
 
 def _load_client() -> ModuleType:

@@ -1,7 +1,5 @@
 """Where OpenAI's requests go, and as whom."""
 
-from functools import lru_cache
-
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import AnonymousConnection
@@ -32,7 +30,6 @@ def find_endpoint(agent: PromptAgent) -> Endpoint:
     return _build_endpoint(access)
 
 
-@lru_cache(maxsize=64)
 def _build_endpoint(access: Access) -> Endpoint:
     credential = {} if access.api_key is None else {"authorization": f"Bearer {access.api_key}"}
     secrets = dict(access.headers).values()

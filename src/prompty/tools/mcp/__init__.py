@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from pathlib import Path
@@ -26,7 +26,7 @@ from prompty.model.content import ContentPart
 from prompty.model.message import Json
 from prompty.model.tool import McpTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
-from prompty.safety.redaction import is_credential_name, mask_secrets, remember_secrets
+from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
@@ -206,8 +206,6 @@ def register_mcp_server(
             f"the MCP server '{name}' needs either a command as a list of words, or a URL",
             f"Call register_mcp_server('{name}', command=['npx', '-y', 'package']), or pass url='https://…'.",
         )
-    named_values = {**(env or {}), **(headers or {})}
-    remember_secrets(word for key, value in named_values.items() if is_credential_name(key) for word in value.split())
     address = ServerAddress(
         command=tuple(command or ()),
         environment=tuple(sorted((env or {}).items())),
@@ -270,7 +268,8 @@ class McpKind:
         server = self.servers.find(tool, permissions)
         url = server.address.url if server.address.permissions else None  # the program names the other ones
         check_tool_target(agent, tool, url, allowed=permissions.find_trusted(parse_url(url)) if url else ())
-        sessions = Sessions(agent.registry.clients, server.address)
+        http = agent.registry.connections.find_client("mcp", is_async=True) if server.address.url else None
+        sessions = Sessions(agent.registry.clients, replace(server.address, http=http))
         offered = _select_allowed(await _list_tools(sessions, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})
         return [

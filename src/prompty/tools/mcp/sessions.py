@@ -21,7 +21,7 @@ from prompty.clients import Clients
 from prompty.concurrency import in_event_loop, in_thread
 from prompty.errors import PromptyError
 from prompty.extras import require
-from prompty.safety.redaction import SHORTEST_SECRET, Redactor, mask_secrets
+from prompty.safety.redaction import SHORTEST_SECRET, Redactor, hide_secrets
 from prompty.safety.visible import visible
 from prompty.tools.calls import to_text
 from prompty.tools.mcp import content
@@ -66,6 +66,8 @@ class ServerAddress:
     url: str | None = None
     headers: Pairs = field(default=(), repr=False)
     permissions: Permissions | None = field(default=None, repr=False, compare=False)
+    http: Any = field(default=None, repr=False, compare=False)
+    """A client of the program, or None for ours."""
 
     def process_environment(self) -> dict[str, str]:
         """Return the process's environment: the allowed variables, and those that the host sets."""
@@ -73,6 +75,11 @@ class ServerAddress:
             name: value for name, value in os.environ.items() if name.upper() in _INHERITED or name.startswith("LC_")
         }
         return {**inherited, **dict(self.environment)}
+
+    def list_secrets(self) -> list[str]:
+        """Return the values that the server gets from us, and what follows a scheme such as `Bearer`."""
+        values = [value for _, value in (*self.headers, *self.environment)]
+        return [*values, *(value.rpartition(" ")[2] for value in values)]
 
 
 async def connect(
@@ -82,7 +89,7 @@ async def connect(
 
     `on_message` receives notifications, and an exception for each message that the SDK cannot read.
     """
-    stderr = StderrReader()
+    stderr = StderrReader(_create_redactor(address))
     try:
         sdk: Any = await asyncio.wrap_future(in_thread(partial(require, "mcp", extra="mcp")))
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -108,7 +115,11 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
         timeout = httpx.Timeout(CONNECT_SECONDS, read=None)
         headers = {"Accept-Encoding": "identity", **dict(address.headers)}
         hooks = {"response": [content.limit_body]}
-        checked = address.permissions and CheckedTransport(httpx, address.permissions)
+        checked: Any = None
+        if address.http is not None:
+            checked = HostTransport(address.http, address.permissions)
+        elif address.permissions:
+            checked = CheckedTransport(httpx, address.permissions)
         if checked:
             await checked.find_addresses(address.url)  # raises before the SDK starts its tasks
         http = await stack.enter_async_context(
@@ -128,6 +139,32 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
     )
     await stderr.open(stack)
     return sdk.stdio_client(parameters, errlog=stderr.file)
+
+
+class HostTransport:
+    """HTTP transport over a client of the program, which decides how it connects."""
+
+    def __init__(self, client: Any, permissions: Permissions | None) -> None:
+        self._client, self._permissions = client, permissions
+
+    async def find_addresses(self, url: str) -> list[str]:
+        """Raise ToolError for a host that is not allowed."""
+        if self._permissions:
+            self._permissions.check_name(parse_url(url))
+        return []
+
+    async def handle_async_request(self, request: Any) -> Any:
+        await self.find_addresses(str(request.url))
+        return await self._client.send(request, stream=True, follow_redirects=False)
+
+    async def aclose(self) -> None:
+        """Leave the client open: it is the program's."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self.aclose()
 
 
 class CheckedTransport:
@@ -179,7 +216,8 @@ class CheckedTransport:
 class StderrReader(asyncio.Protocol):
     """Reads a process's standard error into the debug log, and keeps its end for the error if the process fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self.text: str = ""
         self.file: Any = None
 
@@ -194,7 +232,7 @@ class StderrReader(asyncio.Protocol):
         stack.callback(transport.close)
 
     def data_received(self, data: bytes) -> None:
-        text = mask_secrets(visible(data.decode(errors="replace")))
+        text = self._redactor.mask(visible(data.decode(errors="replace")))
         _LOGGER.debug("standard error of an MCP server: %s", text.rstrip())
         self.text = (self.text + text)[-_MAX_STDERR_LENGTH:]
 
@@ -229,7 +267,12 @@ def _explain(cause: str, address: ServerAddress, stderr: StderrReader) -> str:
     text = cause
     if stderr.text.strip():
         text = f"{text}; its standard error ends with: {stderr.text.strip()}"
-    return Redactor([dict(address.headers), dict(address.environment)], shortest=SHORTEST_SECRET).mask(text)
+    return _create_redactor(address).mask(text)
+
+
+def _create_redactor(address: ServerAddress) -> Redactor:
+    """Return what hides the secrets of a server, in texts that belong to no call."""
+    return Redactor(address.list_secrets(), shortest=SHORTEST_SECRET)
 
 
 class ConnectionLost(McpError):
@@ -257,6 +300,7 @@ class Session:
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
+        self._redactor = _create_redactor(address)
         self.ended: bool = False
         self._requests: asyncio.Queue[_Request | None] = asyncio.Queue()
         self._calls: dict[asyncio.Task[None], _Request] = {}
@@ -358,7 +402,7 @@ class Session:
         level = getLevelNamesMapping().get(message.level.upper(), INFO if message.level == "notice" else ERROR)
         text = message.data if isinstance(message.data, str) else to_text(message.data)
         for logger in {request.logger for request in self._calls.values()} or {_LOGGER}:
-            logger.log(level, "%s", mask_secrets(visible(text)))
+            logger.log(level, "%s", self._redactor.mask(visible(text)))
 
 
 class ServerConnection:
@@ -402,6 +446,7 @@ class Sessions:
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger = _LOGGER) -> T:
         """Run `work` with the server's connection."""
+        hide_secrets(self.address.list_secrets())
         kept = self.clients.in_loop()
         kept.is_closed_at_exit = True  # so that the processes of servers end properly
         return await kept.get(self.address, ServerConnection).run(work, logger)

@@ -13,6 +13,7 @@ from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 from urllib.parse import quote_plus, unquote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -23,7 +24,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
-from prompty.safety.redaction import Redactor, remember_secrets
+from prompty.safety.redaction import Redactor, current_redactor, hide_secrets
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import (
     TOOL_KINDS,
@@ -99,7 +100,9 @@ def add_credential(request: HttpRequest, scheme: Json, secret: str) -> tuple[Htt
 def _redactor_for(secret: str) -> Redactor:
     """Return a redactor for a secret, and the password in it, in every form in which a service may repeat them."""
     texts = (secret, secret.partition(":")[2])
-    return Redactor([(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts])
+    forms = [(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts]
+    hide_secrets(forms)
+    return Redactor(forms, parent=current_redactor())
 
 
 def _base64(text: str) -> str:
@@ -141,15 +144,14 @@ class TokenCache:
             WeakKeyDictionary()
         )
 
-    async def get(self, connection: OAuthConnection, permissions: Permissions) -> str:
+    async def get(self, connection: OAuthConnection, permissions: Permissions, http: Any) -> str:
         """Return a connection's token. Concurrent calls that need the same token share one request."""
         client = _read_client(connection)
         locks = self._locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
         async with locks.setdefault(client, asyncio.Lock()):
             token, expiry = self._tokens.get(client, ("", 0.0))
             if time.monotonic() >= expiry:
-                token, lifetime = await _fetch_token(client, permissions)
-                remember_secrets([token])
+                token, lifetime = await _fetch_token(client, permissions, http)
                 now = time.monotonic()
                 kept = [(known, entry) for known, entry in tuple(self._tokens.items()) if entry[1] > now]
                 self._tokens = dict([*kept[1 - MAX_TOKENS :], (client, (token, now + lifetime))])
@@ -170,7 +172,7 @@ def _read_client(connection: OAuthConnection) -> OAuthClient:
     return OAuthClient(connection.token_url, connection.client_id, secret, connection.scopes or ())
 
 
-async def _fetch_token(client: OAuthClient, permissions: Permissions) -> tuple[str, float]:
+async def _fetch_token(client: OAuthClient, permissions: Permissions, http: Any) -> tuple[str, float]:
     """Return a token and its lifetime in seconds."""
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     scope = f"&scope={quote_plus(' '.join(client.scopes))}" if client.scopes else ""
@@ -179,7 +181,7 @@ async def _fetch_token(client: OAuthClient, permissions: Permissions) -> tuple[s
         headers=(("Authorization", f"Basic {_base64(pair)}"), ("Content-Type", FORM)),
         content=f"grant_type=client_credentials{scope}".encode(),
     )
-    response = await send(client.token_url, request, permissions)
+    response = await send(client.token_url, request, permissions, client=http)
     if response.status != 200:
         raise ServiceError(f"no access token: the token URL answered {response.status} {response.reason}")
     try:
@@ -225,7 +227,8 @@ class OpenApiKind:
         connection = _check_connection(tool)
         if is_remote(tool.specification):
             check_tool_target(agent, tool, None)
-        document = await self.documents.get(tool, agent, self._fetch)
+        http = agent.registry.connections.find_client("openapi", is_async=True)
+        document = await self.documents.get(tool, agent, partial(self._fetch, http))
         service = None if agent.trust.missing else self._open_service(document, agent, tool, connection)
         selection = Selection(tool.operations, tool.tags, tool.methods)
         operations = await to_thread(list_operations, document, selection)  # slow for a large document
@@ -252,6 +255,7 @@ class OpenApiKind:
             connection=connection,
             permissions=self.permissions,
             tokens=self.tokens,
+            http=agent.registry.connections.find_client("openapi", is_async=True),
         )
 
     def _check_credentials(
@@ -276,10 +280,10 @@ class OpenApiKind:
             find_bound(operation, tool)
         return frozenset(name for operation in operations for name in operation.argument_names)
 
-    async def _fetch(self, url: str) -> bytes:
+    async def _fetch(self, http: Any, url: str) -> bytes:
         """Return a document from its URL. The request carries no credential."""
         try:
-            response = await send(url, HttpRequest(method="GET"), self.permissions, MAX_DOCUMENT_BYTES)
+            response = await send(url, HttpRequest(method="GET"), self.permissions, MAX_DOCUMENT_BYTES, client=http)
             if response.status != 200:
                 raise ServiceError(f"{response.status} {response.reason}")
             if response.truncated:
@@ -362,13 +366,15 @@ class Service:
     connection: UsableConnection
     permissions: Permissions
     tokens: TokenCache
+    http: Any
+    """A client of the program, or None for ours."""
 
     async def call(self, operation: Operation, bound: frozenset[str], arguments: Json, _context: ToolContext) -> str:
         """Send a call's request, and return the text of the response."""
         base_url = self._base_url_of(operation)
         request, redactor = await self._authorize(operation, build_call(operation, arguments, bound))
         try:
-            response = await send(base_url, request, self.permissions)
+            response = await send(base_url, request, self.permissions, client=self.http)
         except ServiceError as error:
             raise ServiceError(redactor.mask(str(error))) from None
         if response.status == 401 and isinstance(self.connection, OAuthConnection):
@@ -405,8 +411,10 @@ class Service:
             case ApiKeyConnection(api_key=key) if scheme is not None and key is not None:
                 return add_credential(request, scheme, key.get_secret_value())
             case OAuthConnection() if scheme is not None:
-                return add_credential(request, BEARER, await self.tokens.get(self.connection, self.permissions))
-        return request, Redactor()
+                return add_credential(
+                    request, BEARER, await self.tokens.get(self.connection, self.permissions, self.http)
+                )
+        return request, Redactor(parent=current_redactor())
 
 
 def read_result(response: HttpResponse, redactor: Redactor) -> str:

@@ -8,6 +8,7 @@ proxies and `.netrc` are not used, and connections are not reused.
 import asyncio
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -23,6 +24,7 @@ from prompty.version import __version__
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
 # Not public, although some versions of Python call them global: IPv4-compatible addresses, local
 # translation, documentation, segment routing and site-local addresses.
+_PUBLIC = "8.8.8.8"  # for any address that is public
 _SPECIAL = [ip_network(text) for text in ("::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")]
 TIMEOUT_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 1_000_000
@@ -97,6 +99,12 @@ class Permissions:
         )
         return frozenset([Origin(url.scheme, url.host, url.port)] if is_allowed else [])
 
+    def check_name(self, url: Url) -> None:
+        """Raise `ToolError` unless the host is allowed, for a client that finds the address of a name by itself."""
+        origin = Origin(url.scheme, url.host, url.port)
+        is_address = url.host.replace(".", "").isdigit() or ":" in url.host
+        self.check(url, [url.host] if is_address else ["127.0.0.1"] if origin.is_loopback else [_PUBLIC])
+
     def check(self, url: Url, addresses: Iterable[str]) -> None:
         """Raise `ToolError` unless every address of the URL's host is public, or the host is allowed."""
         if {url.host, f"{url.host}:{url.port}", url.authority} & self._hosts:
@@ -142,12 +150,20 @@ class HttpResponse:
 
 
 async def send(
-    base_url: str, request: HttpRequest, permissions: Permissions, max_bytes: int = MAX_RESPONSE_BYTES
+    base_url: str,
+    request: HttpRequest,
+    permissions: Permissions,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+    *,
+    client: Any = None,
 ) -> HttpResponse:
-    """Send a request to a service and read its response."""
+    """Send a request to a service and read its response. A `client` of the program connects as it is made to."""
     url = parse_url(base_url)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
+            if client is not None:
+                permissions.check_name(url)
+                return await _send_to_any(url, [url.host], request, max_bytes, client)
             addresses = await resolve(url)
             permissions.check(url, addresses)
             return await _send_to_any(url, addresses, request, max_bytes)
@@ -165,7 +181,9 @@ async def resolve(url: Url) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest, max_bytes: int) -> HttpResponse:
+async def _send_to_any(
+    url: Url, addresses: Sequence[str], request: HttpRequest, max_bytes: int, client: Any = None
+) -> HttpResponse:
     """Try addresses until one accepts a connection. After that there is no retry."""
     import httpx2  # slow, and many programs have no OpenAPI tool
 
@@ -173,7 +191,7 @@ async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest,
     failure = "it has no address"
     for address in addresses[:_MAX_ADDRESSES]:
         try:
-            return await _send_to(http, url, address, request, max_bytes)
+            return await _send_to(http, url, address, request, max_bytes, client)
         except (http.ConnectError, http.ConnectTimeout) as error:
             failure = str(error) or type(error).__name__
         except http.TimeoutException:
@@ -183,7 +201,9 @@ async def _send_to_any(url: Url, addresses: Sequence[str], request: HttpRequest,
     raise ServiceError(f"cannot connect to {url.authority}: {failure}")
 
 
-async def _send_to(http: Any, url: Url, address: str, request: HttpRequest, max_bytes: int) -> HttpResponse:
+async def _send_to(
+    http: Any, url: Url, address: str, request: HttpRequest, max_bytes: int, client: Any
+) -> HttpResponse:
     query = "&".join([*([url.query] if url.query else []), *request.query])
     path = (url.path.rstrip("/") + request.path if request.path else url.path) or "/"
     target = f"{path}?{query}" if query else path
@@ -194,6 +214,9 @@ async def _send_to(http: Any, url: Url, address: str, request: HttpRequest, max_
         content=request.content,
         extensions={"sni_hostname": url.host, "timeout": http.Timeout(TIMEOUT_SECONDS).as_dict()},
     )
+    if client is not None:
+        async with aclosing(await client.send(outgoing, stream=True, follow_redirects=False)) as response:
+            return await _read(response, max_bytes)
     async with http.AsyncHTTPTransport(verify=_ssl_context(), trust_env=False) as transport:
         response = await transport.handle_async_request(outgoing)
         try:
