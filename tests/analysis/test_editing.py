@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from prompty import check
-from prompty.analysis.check import analyze_body, analyze_frontmatter, check_text
+from prompty.analysis.check import check_text
 from prompty.errors import Problem, TextEdit
 from prompty.pipeline.frontmatter import normalize
 from tests.soak import SOAK
@@ -299,31 +299,6 @@ UNKNOWN = {
 @pytest.mark.parametrize(("frontmatter", "body"), UNKNOWN.values(), ids=UNKNOWN)
 def test_a_mistake_is_not_followed_by_guesses(frontmatter: str, body: str) -> None:
     assert len(check_text(f"---\n{frontmatter}\n---\n{body}")) == 1
-
-
-# Each half is analyzed once.
-
-
-def test_a_half_that_did_not_change_is_not_analyzed_again() -> None:
-    for cached in (analyze_frontmatter, analyze_body):
-        cached.cache_clear()
-    for number in range(5):
-        check_text(f"---\nname: x\n---\nHello {number}")
-        check_text(f"---\nname: x{number}\n---\nHello")
-    assert analyze_frontmatter.cache_info().misses == 6
-    assert analyze_body.cache_info().misses == 6
-
-
-@pytest.mark.slow
-@given(st.lists(st.tuples(st.sampled_from(list(HALVES)), st.sampled_from(list(BODIES)), st.integers(0, 2)), max_size=6))
-@settings(max_examples=100 if SOAK else 25)
-def test_a_cached_half_gives_the_same_problems(edits: list[tuple[str, str, int]]) -> None:
-    for half, body, lines in edits:
-        text = "\n" * lines + f"---\n{HALVES[half][0]}\n---\n" + "\n" * lines + BODIES[body][0]
-        remembered = check_text(text)
-        analyze_frontmatter.cache_clear()
-        analyze_body.cache_clear()
-        assert check_text(text) == remembered
 
 
 # Unsaved buffers.

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from prompty import PromptAgent, Usage, load, prepare
 from prompty.batches.estimate import COUNTED_ROWS, BatchEstimate, estimate_batch, extrapolate
 from prompty.batches.rows import count_rows, get_input_kinds, read_rows, select_rows
+from prompty.certificates import load_certificates
 from prompty.cli.app import app
 from prompty.model.message import Reply
 from prompty.pipeline.request import build_request
 from prompty.pricing import get_pricer
 from prompty.providers.fitting import fit_request
-from prompty.providers.http.client import _load_certificates
 from prompty.providers.token_counts import find_count_endpoint
 from tests.drivers.clients import close_clients
 from tests.internet import Arrival, Internet, Response
@@ -76,12 +76,12 @@ def providers(
         for name in ("OPENAI", "ANTHROPIC"):
             monkeypatch.setenv(f"{name}_API_KEY", "sk-of-a-test")
             monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         try:
             yield Counts(internet, monkeypatch)
         finally:
             close_clients()
-            _load_certificates.cache_clear()
+            load_certificates.cache_clear()
 
 
 @pytest.fixture

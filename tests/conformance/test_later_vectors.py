@@ -26,10 +26,10 @@ from prompty import (
     render,
     turn,
 )
+from prompty.certificates import load_certificates
 from prompty.errors import Cancelled, InputError, IterationsExceeded, ModelError, RequestError
 from prompty.events import Event, GatedCall, ToolFinished
 from prompty.providers import register_connection
-from prompty.providers.http.client import _load_certificates
 from prompty.providers.models import ListedModel, list_models
 from prompty.safety.origins import parse_origin
 from tests.conformance.test_vectors import VECTORS, Vector
@@ -306,10 +306,10 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intern
         for name in ("OPENAI_BASE_URL", "PROMPTY_TRUSTED_ENDPOINTS"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Entra)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         yield internet
         close_clients()
-    _load_certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 @pytest.fixture

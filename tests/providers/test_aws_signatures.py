@@ -11,11 +11,11 @@ import pytest
 from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]  # it has no types
 
 from prompty import PromptAgent, loads
+from prompty.certificates import load_certificates
 from prompty.clients import Clients
 from prompty.errors import ModelError, RequestError
 from prompty.pipeline import run
 from prompty.providers.aws import find_signature
-from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients
 from tests.drivers.wires import Chat, Messages
 from tests.internet import Arrival, Internet
@@ -46,10 +46,10 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intern
     names = [url.split("/")[2] for url, _, _ in SERVERS.values()]
     with Internet(tmp_path, names, ANSWERS["openai"]) as internet:
         internet.use(monkeypatch.setenv)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         yield internet
         close_clients()
-    _load_certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 def agent_at(url: str, provider: str = "openai") -> PromptAgent:

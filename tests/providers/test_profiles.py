@@ -13,10 +13,10 @@ import pytest
 
 from prompty import Message, PromptAgent, Registry, ToolCall, assistant, loads, tool_result, turn, user
 from prompty.analysis.explain import explain
+from prompty.certificates import load_certificates
 from prompty.pipeline import run
 from prompty.providers import PROVIDERS, register_connection
 from prompty.providers.fitting import fit_request
-from prompty.providers.http.client import _load_certificates
 from prompty.providers.profiles import PROFILES, Profile, find_profile
 from prompty.registry import DEFAULT, Connections
 from tests.drivers.clients import close_clients
@@ -120,10 +120,10 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intern
             lambda _, *rest, **more: connect((address.hostname, address.port), *rest, **more),
         )
         monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         yield internet
         close_clients()
-    _load_certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 def load_for(profile: Profile, **host: Any) -> PromptAgent:

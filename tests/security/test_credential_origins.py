@@ -13,9 +13,9 @@ from azure.core.credentials import AccessToken
 
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, load_env, loads
 from prompty.analysis.explain import explain
+from prompty.certificates import load_certificates
 from prompty.errors import RequestError, ToolError
 from prompty.providers import register_connection
-from prompty.providers.http.client import _load_certificates
 from prompty.providers.keys import find_key_file
 from prompty.registry import DEFAULT
 from prompty.safety.origins import parse_origin
@@ -125,10 +125,10 @@ def internet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Intern
             monkeypatch.setenv(name, value)
         for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "PROMPTY_TRUSTED_ENDPOINTS"):
             monkeypatch.delenv(name, raising=False)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         yield internet
         close_clients()
-    _load_certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 class Entra:

@@ -10,7 +10,7 @@ from prompty import PromptAgent, PromptyError, loads, prepare, render
 from prompty.analysis.check import check_text
 from prompty.errors import ArgumentsError, LoadError, RenderError
 from prompty.model.marker import read_marker
-from prompty.model.structure import mark, read_structure
+from prompty.model.structure import read_structure, read_template
 from prompty.pipeline import parse
 from prompty.pipeline.dotenv import parse_env
 from prompty.pipeline.migrate import migrate_text
@@ -66,7 +66,7 @@ MARKERS = {
 @pytest.mark.parametrize("text", MARKERS.values(), ids=MARKERS)
 def test_text_that_nearly_is_a_marker_is_one_system_message(text: str) -> None:
     read_marker.cache_clear()
-    mark.cache_clear()
+    read_template.cache_clear()
     answer, seconds = measured(lambda: text_of(text))
     assert answer == [("system", len(text.strip("\n")))]
     assert seconds < BUDGET

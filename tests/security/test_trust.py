@@ -60,13 +60,13 @@ from typer.testing import CliRunner
 
 from prompty import PromptAgent, Registry, check, invoke, invoke_async, load, loads, tool, turn
 from prompty.analysis.explain import explain
+from prompty.certificates import load_certificates
 from prompty.cli.app import app
 from prompty.durable.secrets import TRUST
 from prompty.errors import PromptyError, RequestError, ToolError
 from prompty.model.trust import has_prefix
 from prompty.openapi import allow
 from prompty.providers import register_connection, register_executor, register_processor
-from prompty.providers.http.client import _load_certificates
 from prompty.testing import Script, call as call_tool
 from prompty.tools import register_tool_kind
 from prompty.tools.kinds import KindTool
@@ -197,10 +197,10 @@ def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
             patch.delenv(name, raising=False)
         for name, value in ENV.items():
             patch.setenv(name, value)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         yield internet
         close_clients()
-    _load_certificates.cache_clear()
+    load_certificates.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from prompty import PromptAgent, loads
+from prompty.certificates import load_certificates
 from prompty.providers import facts
-from prompty.providers.http.client import _load_certificates
 from tests.drivers.clients import close_clients
 from tests.internet import Arrival, Internet, Response
 from tests.servers.rules import Received
@@ -108,12 +108,12 @@ def serve_rules(server: RulesServer, folder: Path, monkeypatch: pytest.MonkeyPat
         for name in KEYS:
             monkeypatch.setenv(f"{name}_API_KEY", "sk-of-a-test")
             monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        _load_certificates.cache_clear()
+        load_certificates.cache_clear()
         try:
             yield internet
         finally:
             close_clients()
-            _load_certificates.cache_clear()
+            load_certificates.cache_clear()
 
 
 def answer(server: RulesServer, arrival: Arrival) -> Response:

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +46,7 @@ from prompty.model.synonyms import ROLE_SYNONYMS
 from prompty.parsers import PARSERS
 from prompty.pipeline.compose import BodyPlaces, CompositionProblem, compose
 from prompty.pipeline.definitions import Built, build_agent, find_v1_key
-from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document, read_frontmatter
+from prompty.pipeline.frontmatter import BaseBody, Document, ParsedFrontmatter, Parts, open_document
 from prompty.pipeline.load import StrPath, choose_file, read_document, read_outdated
 from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.references import References, VariableMissing, walk_texts
@@ -163,7 +162,7 @@ def _check_file(
     try:
         chosen = choose_file(file, name, variant, "", references)
         shown = name if chosen is file else str(Path(name).with_name(chosen.name))
-        document = read_document(chosen, shown, references, _read_frontmatter)
+        document = read_document(chosen, shown, references)
     except LoadError as error:
         return list(error.problems)
     return _check(document, references, registry, portable)
@@ -182,7 +181,7 @@ def check_text(
     """Like `check`, for the text of a file."""
     references = _create_references(base_dir, allowed_roots, env, registry)
     try:
-        document = open_document(text, name, _read_frontmatter)
+        document = open_document(text, name)
     except LoadError as error:
         return list(error.problems)
     return _check(document, references, registry, portable)
@@ -194,10 +193,7 @@ def _check(document: Document, references: References, registry: Registry, porta
         fix = "Remove the fence: the first line and the last one."
         problem = Problem(code="fenced-file", message="the whole file is in a code fence", fix=fix)
         return source.problems([Finding(*fence.span(1), problem)], 0)
-    if base is None:
-        _, warnings, extensions = analyze_frontmatter(parts.frontmatter or "")
-    else:
-        _, warnings, extensions = _analyze(frontmatter)
+    warnings, extensions = _analyze(frontmatter)
     text = parts.body
     if outdated := read_outdated(frontmatter, text, references, source.path):
         frontmatter, text = outdated.frontmatter, outdated.body
@@ -320,21 +316,10 @@ def _find_mixed_delimiters(text: str, parts: Parts) -> Iterator[Finding]:
 
 
 class FrontmatterAnalysis(NamedTuple):
-    """The data of a frontmatter, and the findings that depend only on its text."""
+    """The findings in a frontmatter that depend only on its text."""
 
-    frontmatter: ParsedFrontmatter
     warnings: tuple[Finding, ...]
     extensions: tuple[Finding, ...]
-
-
-@lru_cache(maxsize=16)
-def analyze_frontmatter(text: str) -> FrontmatterAnalysis:
-    """Read and analyze the text of a frontmatter."""
-    return _analyze(read_frontmatter(text))
-
-
-def _read_frontmatter(text: str) -> ParsedFrontmatter:
-    return analyze_frontmatter(text).frontmatter
 
 
 def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
@@ -343,7 +328,7 @@ def _analyze(frontmatter: ParsedFrontmatter) -> FrontmatterAnalysis:
     unknown, extensions = ((), ()) if is_v1 else _analyze_keys(frontmatter)
     credentials = first_findings(_find_credentials(data, frontmatter.source_map))
     empty = first_findings(_find_empty_references(data, frontmatter.source_map))
-    return FrontmatterAnalysis(frontmatter, (*unknown, *credentials, *empty), extensions)
+    return FrontmatterAnalysis((*unknown, *credentials, *empty), extensions)
 
 
 def _analyze_keys(frontmatter: ParsedFrontmatter) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
@@ -390,7 +375,6 @@ class BodyAnalysis(NamedTuple):
     variables: Mapping[str, Line] | None
 
 
-@lru_cache(maxsize=16)
 def analyze_body(body: str, find_variables: FindVariables | None) -> BodyAnalysis:
     """Analyze a body. `find_variables`, from its template engine, returns the line of each variable."""
     lines = split_lines(body)

@@ -18,9 +18,31 @@ from prompty.model.message import Json
 
 T = TypeVar("T")
 LOCK_POLL = 0.02
-_held: list["MemorySession"] = []  # the sessions that runs of this process have locked
-_lock = Lock()
 _around: ContextVar[tuple["MemorySession", ...]] = ContextVar("prompty_sessions", default=())
+
+
+class HeldSessions:
+    """The sessions that runs of this process have locked. A run lets go of its session when it ends."""
+
+    def __init__(self) -> None:
+        self._sessions: list[MemorySession] = []
+        self._lock = Lock()
+
+    def add(self, session: "MemorySession") -> None:
+        with self._lock:
+            self._sessions.append(session)
+
+    def remove(self, session: "MemorySession") -> None:
+        with self._lock:
+            self._sessions.remove(session)
+
+    def find(self, memory: object, session_id: str) -> "list[MemorySession]":
+        """Return those who hold a session of a store."""
+        with self._lock:
+            return [one for one in self._sessions if one.is_for(memory, session_id)]
+
+
+HELD = HeldSessions()
 
 
 class MemorySession:
@@ -32,6 +54,9 @@ class MemorySession:
         self._id = ""
         self._release: Callable[[], object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def is_for(self, memory: object, session_id: str) -> bool:
+        return bool(self._id == session_id and self._memory == memory)
 
     @property
     def is_locked(self) -> bool:
@@ -104,8 +129,7 @@ class MemorySession:
     def check_wait(self, session_id: str, *, blocks: bool) -> None:
         """Raise RequestError if the session cannot become free while the caller waits for it. A caller that `blocks`
         keeps its event loop from running."""
-        with _lock:
-            holders = [one for one in _held if one._id == session_id and one._memory == self._memory]
+        holders = HELD.find(self._memory, session_id)
         if any(holder in _around.get() for holder in holders):
             raise RequestError(
                 f"the session '{session_id}' is in use by the turn that this call is part of",
@@ -121,14 +145,12 @@ class MemorySession:
     def _hold(self, session_id: str, release: Callable[[], object] | None) -> None:
         if release is not None:
             self._id, self._release = session_id, release
-            with _lock:
-                _held.append(self)
+            HELD.add(self)
 
     def _let_go(self) -> Callable[[], object] | None:
         release, self._release = self._release, None
         if release is not None:
-            with _lock:
-                _held.remove(self)
+            HELD.remove(self)
         return release
 
     def _use(self, session_id: str, method: Callable[..., Any], *arguments: object) -> Any:

@@ -11,6 +11,7 @@ marks, so that it is refused where it would let a user write into a system messa
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -82,10 +83,24 @@ def read_structure(template: str) -> Structure:
     return Structure("".join([*pieces, template[position:]]), tuple(computed))
 
 
+@dataclass(slots=True)
+class TemplateText:
+    """What is known of the text of a template: it with its role marks, and what others found in it, by engine."""
+
+    marked: str
+    names: dict[object, frozenset[str] | None] = field(default_factory=dict)
+    static: dict[object, tuple[str, ...]] = field(default_factory=dict)
+
+
 @lru_cache(maxsize=256)  # every render calls it
+def read_template(template: str) -> TemplateText:
+    """Return what is known of a template. It is found once for as long as the template is in use."""
+    return TemplateText(read_structure(template).marked)
+
+
 def mark(template: str) -> str:
     """Put ROLE_MARK around every role marker of a template, and around its rendered values."""
-    return read_structure(template).marked
+    return read_template(template).marked
 
 
 class _Syntax:

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, cast
 
@@ -24,7 +23,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.marker import ROLE_MARK
 from prompty.model.message import Json
 from prompty.model.request import Function, WireRequest
-from prompty.model.structure import mark
+from prompty.model.structure import mark, read_template
 from prompty.parsers import parse_roles
 from prompty.pipeline.request import build_request
 from prompty.providers import PROVIDERS, Api, RequestBase
@@ -96,10 +95,14 @@ def find_static_texts(agent: PromptAgent) -> tuple[str, ...]:
     There are none for a template engine or a parser of the host.
     """
     is_ours = agent.template.format.kind in _TAGS and agent.template.parser.kind == "prompty"
-    return _read_static(agent.instructions, agent.template.format.kind) if is_ours else ()
+    if not is_ours:
+        return ()
+    known, kind = read_template(agent.instructions), agent.template.format.kind
+    if kind not in known.static:
+        known.static[kind] = _read_static(agent.instructions, kind)
+    return known.static[kind]
 
 
-@lru_cache(maxsize=64)
 def _read_static(template: str, kind: str) -> tuple[str, ...]:
     head = cut_at_tag(template, kind)
     try:

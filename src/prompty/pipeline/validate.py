@@ -9,7 +9,6 @@ from dataclasses import asdict, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Literal
 from uuid import UUID
@@ -21,7 +20,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.content import MediaPart, parse_media
 from prompty.model.message import parse_messages
 from prompty.model.property import RICH_KINDS, Property
-from prompty.model.structure import mark
+from prompty.model.structure import read_template
 from prompty.renderers import RENDERERS
 from prompty.safety.json import copy_json, read_json
 from prompty.safety.redaction import is_credential_name
@@ -51,14 +50,16 @@ def find_plain_names(agent: PromptAgent) -> frozenset[str]:
     return frozenset(text for binding in bindings if (text := binding.plain_text) is not None)
 
 
-@lru_cache(maxsize=256)
 def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
-    try:
-        names = find_variables(mark(template))
-    except RenderError:
-        return None  # reported when it is rendered
-    # An engine may omit names that can belong to a section's value, so every word of a tag also counts.
-    return frozenset(names).union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))
+    known = read_template(template)
+    if find_variables not in known.names:
+        try:
+            names = frozenset(find_variables(known.marked))
+            # An engine may omit names that can belong to a section's value, so every word of a tag also counts.
+            known.names[find_variables] = names.union(*(_WORD.findall(tag) for tag in _TAG.findall(template)))
+        except RenderError:
+            known.names[find_variables] = None  # reported when it is rendered
+    return known.names[find_variables]
 
 
 MAX_INPUT_DEPTH = 64

@@ -270,24 +270,29 @@ def get_profile(name: str) -> Profile | None:
     return _BY_NAME.get(name)
 
 
-@lru_cache(maxsize=256)
 def find_profile(url: str, provider: str = "openai") -> Profile:
     """Return the profile of the server at a URL. Without a URL that is the provider's own server."""
     own, other = (ANTHROPIC, _ANTHROPIC_FORMAT) if provider == "anthropic" else (OPENAI, GENERIC)
     if not url:
         return own
-    origin = parse_origin(url)
-    known = (profile for profile in PROFILES if (profile.provider == "anthropic") == (provider == "anthropic"))
-    return next((profile for profile in known if origin and _is_at(origin, profile.hosts)), other)
+    known = (one for one in _find_at(url) if (one.provider == "anthropic") == (provider == "anthropic"))
+    return next(known, other)
 
 
 @lru_cache(maxsize=256)
+def _find_at(url: str) -> tuple[Profile, ...]:
+    origin = parse_origin(url)
+    return tuple(profile for profile in PROFILES if origin and _is_at(origin, profile.hosts))
+
+
 def find_key_variables(url: str) -> frozenset[str]:
     """Return the variables with the keys of the servers at a URL, which must be https at the usual port."""
+    if not (found := _find_at(url)):
+        return frozenset()
     origin = parse_origin(url)
     if origin is None or (origin.scheme, origin.port) != ("https", 443):
         return frozenset()
-    return frozenset(profile.key for profile in PROFILES if profile.key and _is_at(origin, profile.hosts))
+    return frozenset(profile.key for profile in found if profile.key)
 
 
 def find_own_prefixes(url: str) -> tuple[str, ...]:

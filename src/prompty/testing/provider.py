@@ -149,7 +149,7 @@ def _find_answers(agent: PromptAgent) -> Callable[[WireRequest], Chunks]:
     if agent.model.api_type == "embedding":
         return parse_file_vectors(_get_entries(agent))
     # The script registered for the model, or the one in the file. Not called within `with Script(…):`.
-    script = find_script(agent.model.id)
+    script = find_script(agent)
     return partial(respond, parse_file_script(_get_entries(agent)) if script is None else script)
 
 

@@ -11,9 +11,11 @@ from threading import Lock
 from typing import Any, Self, TypeAlias, cast
 
 from prompty.errors import ModelError, PromptyWarning, RequestError, WrongArgument
+from prompty.model.agent import PromptAgent
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, TransportSubstitute
+from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.testing.encoding import WIRES, Wire
 from prompty.wire.json_bytes import write_bytes
 
@@ -238,14 +240,15 @@ def create_exhausted_error(number: int, fix: str) -> ModelError:
     return ModelError(f"the script has no reply left: it had {number}\n    {fix}")
 
 
-_registered: dict[str, Script] = {}
+SCRIPTS: ExtensionPoint[Script] = ExtensionPoint("script")
 
 
-def register_script(name: str, script: Script) -> None:
+def register_script(name: str, script: Script, *, registry: Registry = DEFAULT) -> None:
     """Let this script reply to files with `model: {provider: scripted, id: name}`."""
-    _registered[name] = script
+    registry[SCRIPTS].register(name, script)
 
 
-def find_script(model_id: str) -> Script | None:
-    """Return the script registered for the model."""
-    return _registered.get(model_id)
+def find_script(agent: PromptAgent) -> Script | None:
+    """Return the script registered for the agent's model."""
+    scripts, name = agent.registry[SCRIPTS], agent.model.id
+    return scripts.get(name) if scripts.is_registered(name) else None

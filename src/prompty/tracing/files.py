@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -167,12 +166,7 @@ def _encode_time(span: Span) -> bytes:
 
 def _format_time(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return f"{_format_second(seconds)}.{rest // 1000:06d}+00:00"
-
-
-@lru_cache(maxsize=16)  # most spans of a trace share a second
-def _format_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}+00:00"
 
 
 def _open_new(path: str) -> int:

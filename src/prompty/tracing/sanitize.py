@@ -6,7 +6,6 @@ Used by `spans.Span`, when a value is recorded. Uses `safety.redaction`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
-from functools import lru_cache
 from json import dumps
 from pathlib import PurePath
 from typing import Any, cast
@@ -130,7 +129,6 @@ class Sanitizer:
         return self.text(repr(value))
 
 
-@lru_cache(maxsize=1024)  # traces repeat the same names
 def encode_name(name: str) -> bytes:
     """Return a name as JSON."""
     return encode(name)

@@ -260,7 +260,7 @@ def make_openapi(dice: Random) -> Input:
 def _describe(data: bytes, arguments: Any) -> None:
     """Read a document, describe its operations, and build the request of a call to each."""
     document = parse_document(data, "api.json", "https://a.example/api.json")
-    operations = list_operations.__wrapped__(document)  # every document is new, and the cache would keep it
+    operations = list_operations(document)
     find_base_url(document, None, Permissions())
     for operation in operations[:5]:
         with suppress(ArgumentsError):

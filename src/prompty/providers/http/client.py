@@ -7,24 +7,22 @@ idle connections are kept here, in a stack.
 
 import asyncio
 import logging
-import os
-import ssl
 import sys
 import time
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from socket import SHUT_RDWR
 from types import FrameType
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
 
-from prompty.errors import ModelError, PromptyError, RequestError, mask_error
+from prompty.certificates import find_tls_files, load_certificates
+from prompty.errors import ModelError, PromptyError, mask_error
 from prompty.model.request import Content, WireRequest
 from prompty.providers.endpoint import Endpoint
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
@@ -123,7 +121,7 @@ class _Pool(Generic[Connection]):
         self.host: str = origin.partition("://")[2]
         self.idle: _IdleConnections[Connection] = _IdleConnections()
         self._origin: httpcore2.Origin = self.url.origin
-        certificates, proxy = _load_certificates(_find_tls_files()), _find_proxy(origin)
+        certificates, proxy = load_certificates(find_tls_files()), _find_proxy(origin)
         self.secrets: tuple[str, ...] = _find_password(proxy)
         self._factory = pool(
             ssl_context=certificates, keepalive_expiry=KEEP_ALIVE, proxy=proxy, network_backend=network
@@ -257,36 +255,6 @@ def _find_proxy(url: str) -> httpcore2.Proxy | None:
 
 def _find_password(proxy: httpcore2.Proxy | None) -> tuple[str, ...]:
     return tuple(part.decode() for part in proxy.auth) if proxy and proxy.auth else ()
-
-
-class _TlsFiles(NamedTuple):
-    """Certificate files: authorities to trust in place of the system's, and the client's own certificate and key."""
-
-    authorities: str | None
-    folder: str | None
-    client: str | None
-    client_key: str | None
-
-
-def _find_tls_files() -> _TlsFiles:
-    names = ("SSL_CERT_FILE", "SSL_CERT_DIR", "PROMPTY_CLIENT_CERT", "PROMPTY_CLIENT_KEY")
-    return _TlsFiles(*(os.environ.get(name) or None for name in names))
-
-
-@cache
-def _load_certificates(files: _TlsFiles) -> ssl.SSLContext:
-    """Return the certificates to trust and to show. All clients share them: reading them takes nearly all of the time
-    that it takes to build a client."""
-    try:
-        context = httpcore2.default_ssl_context()  # it reads SSL_CERT_FILE and SSL_CERT_DIR
-        if files.client:
-            context.load_cert_chain(files.client, files.client_key)
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        raise RequestError(
-            f"the certificates that the environment names cannot be read: {error}",
-            "See SSL_CERT_FILE, SSL_CERT_DIR, PROMPTY_CLIENT_CERT and PROMPTY_CLIENT_KEY.",
-        ) from None
-    return context
 
 
 class Body:

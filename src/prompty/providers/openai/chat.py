@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
@@ -404,7 +404,6 @@ def plain_stream_body(body: Json) -> Json:
     return {**{name: value for name, value in body.items() if name != "stream_options"}, "stream": True}
 
 
-@lru_cache(maxsize=64)
 def adapt(api: Api, profile: Profile) -> Api:
     """Return this API as the server of a profile takes it. Requests that a host writes itself stay as they are."""
     if profile is OPENAI or api.request is not request:

@@ -10,11 +10,11 @@ import socket
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from prompty.certificates import find_tls_files, load_certificates
 from prompty.errors import ToolError
 from prompty.safety.origins import Origin, parse_origin
 from prompty.tools.calls import ReportedFailure
@@ -217,20 +217,14 @@ async def _send_to(
     if client is not None:
         async with aclosing(await client.send(outgoing, stream=True, follow_redirects=False)) as response:
             return await _read(response, max_bytes)
-    async with http.AsyncHTTPTransport(verify=_ssl_context(), trust_env=False) as transport:
+    async with http.AsyncHTTPTransport(
+        verify=load_certificates(find_tls_files()._replace(client=None)), trust_env=False
+    ) as transport:
         response = await transport.handle_async_request(outgoing)
         try:
             return await _read(response, max_bytes)
         finally:
             await response.aclose()
-
-
-@cache
-def _ssl_context() -> Any:
-    """Return the shared SSL context. Building it is nearly all the cost of a request to a nearby service."""
-    import httpx2  # as above
-
-    return httpx2.create_ssl_context()
 
 
 def _build_headers(url: Url, request: HttpRequest) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import re
 import stat
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, cast
@@ -60,6 +60,8 @@ class ApiDocument:
     data: Json
     source: str
     url: str | None = None
+    operations: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """The operations of a selection, once they were listed."""
 
     @property
     def ignores_reference_siblings(self) -> bool:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, NamedTuple, cast
 
 from prompty.errors import ToolError
@@ -130,9 +129,20 @@ class _Argument(NamedTuple):
     description: object = None
 
 
-@lru_cache(maxsize=64)
-def list_operations(document: ApiDocument, selection: Selection = Selection()) -> tuple[Operation, ...]:  # noqa: B008  a value that never changes
-    """Return the selected operations of a document, in its order."""
+EVERYTHING = Selection()
+_MAX_SELECTIONS = 16
+
+
+def list_operations(document: ApiDocument, selection: Selection = EVERYTHING) -> tuple[Operation, ...]:
+    """Return the selected operations of a document, in its order. The document keeps those of a few selections."""
+    if (kept := document.operations.get(selection)) is None:
+        kept = _list_operations(document, selection)
+        if len(document.operations) < _MAX_SELECTIONS:
+            document.operations[selection] = kept
+    return kept
+
+
+def _list_operations(document: ApiDocument, selection: Selection) -> tuple[Operation, ...]:
     selected = [declared for declared in _walk(document) if _is_selected(declared, selection)]
     names = {name for declared in selected for name in (declared.name, declared.own_name)}
     unknown = next((name for name in selection.operations or () if name not in names), None)
