@@ -26,6 +26,8 @@ class Credential:
     def get_token(self, *_: str, **__: object) -> AccessToken:
         return AccessToken("token-of-entra", int(time.time()) + 3600)
 
+    def close(self) -> None: ...
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

@@ -199,7 +199,7 @@ def _check(document: Document, references: References, registry: Registry, porta
         frontmatter, text = outdated.frontmatter, outdated.body
         unknown, extensions = _analyze_keys(frontmatter)
         warnings = (*warnings, *outdated.notes, *unknown)
-    built = build_agent(frontmatter, text, references)
+    built = build_agent(frontmatter, text, references, registry=registry)
     find_variables, unknown_engines = _find_engine(built.agent, frontmatter, registry)
     refused: list[Problem] = []
     try:

@@ -35,6 +35,8 @@ from prompty.pipeline.definitions import check_tool_conditions, list_tools
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.credentials import find_implicit_refusal, find_refusal, find_target
+from prompty.providers.families import refuse_family
+from prompty.providers.openai.connection import is_at_openai
 from prompty.providers.profiles import find_key_variables
 from prompty.registry import Registry
 from prompty.safety.origins import TextOrigin, parse_origin
@@ -103,8 +105,11 @@ def _find_provider_problems(agent: PromptAgent, source_map: SourceMap, registry:
 
 
 def _check_model_id(agent: PromptAgent, source_map: SourceMap, registry: Registry) -> Iterator[Finding]:
-    """Yield a warning for `provider:id`, which only the command line accepts. If the file names a provider, the id may
-    be a gateway's, which can look like that."""
+    """Yield an error for an id of another family than OpenAI's at OpenAI, and a warning for an `id:` in the form
+    `provider:id`, which is always an id. If the file names a provider, it may be a gateway's, which can look like
+    that."""
+    if (problem := refuse_family(agent)) and agent.model.provider == "openai" and is_at_openai(agent):
+        yield source_map.locate(("model", "id"), "foreign-model", problem.cause, problem.fix)
     provider, colon, id = agent.model.id.partition(":")
     is_implied = "provider" not in agent.model.model_fields_set or agent.model.provider == provider
     if colon and is_implied and registry[PROVIDERS].has(provider):

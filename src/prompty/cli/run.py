@@ -197,7 +197,8 @@ def _explain_calls(agent: PromptAgent, calls: Sequence[ToolCall]) -> str:
 
 # Problems with the file's model, which do not matter if the command line overrides it.
 _MODEL_PROBLEMS = frozenset(
-    {"missing-model", "unknown-provider", "provider-in-model-id", "unknown-api-type", "wrong-connection-kind"}
+    {"missing-model", "unknown-provider", "provider-in-model-id", "foreign-model", "unknown-api-type"}
+    | {"wrong-connection-kind"}
     | {"endpoint-scheme", "model-ends", "model-refuses", "option-refused", "small-output", "untrusted-endpoint"}
 )
 

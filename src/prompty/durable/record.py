@@ -19,7 +19,7 @@ from prompty.drivers.run import Invocation, Run, check_invocation, find_call_cha
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import resolve_base
 from prompty.durable.envelope import digest, seal, unseal
-from prompty.durable.secrets import TRUST, Secrets, extract_secrets, restore_secrets
+from prompty.durable.secrets import SECRET_FIELDS, TRUST, Secrets, extract_secrets, restore_secrets
 from prompty.durable.steps import WrongWorker
 from prompty.durable.verdicts import Decision, verdict_from_json, verdict_to_json
 from prompty.errors import PausedRefused, RequestError, RunRefused
@@ -38,7 +38,7 @@ from prompty.model.trust import Trust
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import RequestBase
 from prompty.providers.provider_tools import refuse_provider_tools
-from prompty.safety.redaction import Redactor
+from prompty.safety.redaction import Redactor, leaves
 from prompty.steering import Steering
 from prompty.tools.toolbox import Tools, handlers_of
 
@@ -144,7 +144,7 @@ def new_record(
         inputs={name: option_to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
         hidden=hidden,
         options={name: option_to_json(value) for name, value in options.items() if value is not None},
-        origins=TRUST.dump_python(agent.trust, mode="json"),
+        origins=TRUST.dump_python(agent.trust, mode="json", exclude=SECRET_FIELDS),
     )
 
 
@@ -184,11 +184,10 @@ def stored_agent(record: Record, secrets: Secrets | None) -> PromptAgent:
     """Return the agent of a run. Without secrets it can be read, but not run."""
     bare = PromptAgent(path=Path(record.path) if record.path else None)
     data = deepcopy(record.agent)
-    if secrets is not None:
-        data = restore_secrets(data, record.secrets, bare, secrets)
+    values = [] if secrets is None else restore_secrets(data, record.secrets, bare, secrets)
     try:
         # None in place of each default: a record that lacks a field is refused
-        trust = TRUST.validate_python({**dict.fromkeys(_TRUSTED), **record.origins})
+        trust = TRUST.validate_python({**dict.fromkeys(_TRUSTED), **record.origins, "secrets": [*leaves(values)]})
         return PromptAgent.model_validate({**data, "path": bare.path, "trust": trust})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"it cannot be read: {type(error).__name__}"  # the message could quote a secret

@@ -21,6 +21,7 @@ from prompty.pipeline.stored import StoredField, dump_agent, put_value, take_fie
 Secrets = Mapping[str, str]
 TRUST: TypeAdapter[Trust] = TypeAdapter(Trust)
 """The variables of an agent, without their values, and what its program allows, as JSON."""
+SECRET_FIELDS = {"secrets"}  # of a `Trust`, which no database gets
 
 
 def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Json]]:
@@ -35,12 +36,13 @@ def extract_secrets(agent: PromptAgent, secrets: Secrets) -> tuple[Json, list[Js
     return data, references
 
 
-def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, secrets: Secrets) -> Json:
-    """Put the secrets back into the data that `extract_secrets` returned."""
-    for reference in references:
+def restore_secrets(data: Json, references: Sequence[Json], agent: PromptAgent, secrets: Secrets) -> list[object]:
+    """Put the secrets back into the data that `extract_secrets` returned, and return them."""
+    values = [_resolve_reference(reference, agent, secrets) for reference in references]
+    for reference, value in zip(references, values, strict=True):
         keys: Any = reference["keys"]
-        put_value(data, keys, _resolve_reference(reference, agent, secrets))
-    return data
+        put_value(data, keys, value)
+    return values
 
 
 def _build_reference(found: StoredField, agent: PromptAgent, secrets: Secrets) -> Json:

@@ -15,9 +15,11 @@ from prompty.model.property import PROPERTY_KEYS, Kind, Property
 from prompty.model.synonyms import KIND_SYNONYMS
 from prompty.model.tool import FunctionTool, ToolDefinition
 from prompty.pipeline.frontmatter import ParsedFrontmatter
+from prompty.pipeline.model_override import name_server
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import MAX_PROBLEMS, Finding, KeyPath, SourceMap, first_findings
 from prompty.pipeline.validate import find_misfits
+from prompty.registry import DEFAULT, Registry
 
 
 def check_function_conditions(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:
@@ -52,7 +54,13 @@ class Built(NamedTuple):
     invalid: frozenset[str]
 
 
-def build_agent(frontmatter: ParsedFrontmatter, body: str, references: References, path: Path | None = None) -> Built:
+def build_agent(
+    frontmatter: ParsedFrontmatter,
+    body: str,
+    references: References,
+    path: Path | None = None,
+    registry: Registry = DEFAULT,
+) -> Built:
     """Resolve a file's references and validate it. Unknown keys are kept in `metadata` (§2.3)."""
     findings = list(frontmatter.findings)
     data = cast(dict[str, Any], references.resolve(frontmatter.data or {}))
@@ -68,7 +76,7 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
     if references.allowed_roots:
         data["allowed_roots"] = [Path(root).absolute() for root in references.allowed_roots]
     try:
-        agent = PromptAgent.model_validate(data)
+        agent = _name_server(PromptAgent.model_validate(data), data, registry)
         findings += first_findings(_find_mistakes(agent, frontmatter.source_map))
         return Built(agent, findings, frozenset(schemas))
     except ValidationError as error:
@@ -79,9 +87,13 @@ def build_agent(frontmatter: ParsedFrontmatter, body: str, references: Reference
     findings += [finding for finding in invalid_values if finding.start not in located]
     invalid = frozenset(schemas) | {str(detail["loc"][0]) for detail in details}
     valid = {key: value for key, value in data.items() if key not in invalid}
-    agent = PromptAgent.model_validate(valid)
+    agent = _name_server(PromptAgent.model_validate(valid), valid, registry)
     findings += first_findings(_find_mistakes(agent, frontmatter.source_map))
     return Built(agent, findings, invalid)
+
+
+def _name_server(agent: PromptAgent, data: Mapping[str, object], registry: Registry) -> PromptAgent:
+    return name_server(agent, registry, is_text=isinstance(data.get("model"), str))
 
 
 def _find_mistakes(agent: PromptAgent, source_map: SourceMap) -> Iterator[Finding]:

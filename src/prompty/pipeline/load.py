@@ -244,7 +244,7 @@ def _build(document: Document, references: References, registry: Registry, path:
     body = parts.body
     if outdated := read_outdated(frontmatter, body, references, source.path):
         frontmatter, body = outdated.frontmatter, outdated.body
-    built = build_agent(frontmatter, body, references, path)
+    built = build_agent(frontmatter, body, references, path, registry)
     if built.findings:
         findings = sorted(built.findings, key=lambda finding: finding.start)
         missing = any(finding.problem.code == "file-missing" for finding in findings)
@@ -325,7 +325,7 @@ def read_agent(file: Path, allowed_roots: Sequence[StrPath], registry: Registry)
     body = parts.body
     if outdated := read_outdated(frontmatter, body, references, file.name):
         frontmatter, body = outdated.frontmatter, outdated.body
-    agent = build_agent(frontmatter, body, references, file).agent
+    agent = build_agent(frontmatter, body, references, file, registry).agent
     with suppress(CompositionProblem):
         agent = compose(agent, base, references, registry)
     return agent.model_copy(update={"registry": registry})

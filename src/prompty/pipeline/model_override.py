@@ -1,8 +1,8 @@
-"""Override the file's model: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
+"""Read the name of a model, and override the file's: `model=`, `options=`, `--model` and PROMPTY_MODEL."""
 
 import os
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,16 +14,13 @@ from prompty.model.trust import FieldPath
 from prompty.pipeline.request import MODEL_VARIABLE
 from prompty.providers import EXECUTORS, PROVIDERS
 from prompty.providers.facts import ACTS_AS
-from prompty.providers.profiles import PROFILES, Profile, get_profile
+from prompty.providers.families import LOCAL_TAG, find_misspelt
+from prompty.providers.profiles import Profile, get_profile
 from prompty.registry import Registry
 from prompty.safety.origins import parse_origin
 
-_SHORTEST_PROVIDER = 4  # letters; a shorter name is near to many others
-_MAX_EDITS = 2
 # The fields of model options by their names in a file.
 _FIELDS = {field.alias or name: name for name, field in ModelOptions.model_fields.items()}
-# The tag of a local model, as in `llava:7b`, `mixtral:8x7b-instruct-q4_0` or `llama:latest`.
-_LOCAL_TAG = re.compile(r"latest|(?:\d+x)?\d+(?:\.\d+)?[bmk]?(?:-.*)?|(?:instruct|chat|text|code|q\d).*", re.IGNORECASE)
 
 
 def override_model(
@@ -108,12 +105,14 @@ def find_default_model(registry: Registry) -> str | None:
 
 
 def split_model(model: str, registry: Registry) -> tuple[str | None, str]:
-    """Split `provider:id` at the first colon. A model whose prefix is neither a provider nor a known server is an id,
-    such as `llama3:8b`."""
+    """Split `provider:id` at the first colon, wherever a model is named by one text: in a file, a project file, a test,
+    a fallback, a call or an option. A model whose prefix is neither a provider nor a known server is an id, and so is
+    one with the tag of a local model, such as `llama3:8b` or `mistral:7b`."""
     prefix, colon, id = model.partition(":")
-    if colon and (_is_provider(prefix, registry) or get_profile(prefix)):
+    is_local = bool(LOCAL_TAG.fullmatch(id))
+    if colon and not is_local and (_is_provider(prefix, registry) or get_profile(prefix)):
         return prefix, id
-    if colon and not _LOCAL_TAG.fullmatch(id) and (near := _find_misspelt(prefix, registry)):
+    if colon and not is_local and (near := find_misspelt(prefix, registry)):
         raise RequestError(
             f"no provider is called '{prefix}', in the model '{model}'",
             f"Did you mean '{near}:{id}'? If '{model}' is the id itself, write its provider first: '{near}:{model}'.",
@@ -122,29 +121,24 @@ def split_model(model: str, registry: Registry) -> tuple[str | None, str]:
     return None, model
 
 
-def _find_misspelt(prefix: str, registry: Registry) -> str | None:
-    """Return the provider or server that differs from a prefix in at most two letters. A short name or one with a
-    number belongs to a model, as in `ft:…` or `llama3.2:3b`."""
-    if len(prefix) < _SHORTEST_PROVIDER or not prefix.replace("-", "").replace(".", "").isalpha():
-        return None
-    servers = [profile.name for profile in PROFILES if get_profile(profile.name)]
-    names = (*registry[PROVIDERS].names(), *registry[EXECUTORS].names(), *servers)
-    near = min(names, key=lambda name: count_edits(prefix.lower(), name), default=None)
-    return near if near and count_edits(prefix.lower(), near) <= _MAX_EDITS else None
-
-
-def count_edits(first: str, second: str) -> int:
-    """Return the number of letters to insert, remove, replace or swap to get from one word to the other."""
-    rows = [list(range(len(second) + 1))]
-    for i, letter in enumerate(first, 1):
-        row = [i]
-        for j, other in enumerate(second, 1):
-            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
-                cost = min(cost, rows[-2][j - 2] + 1)
-            row.append(cost)
-        rows.append(row)
-    return rows[-1][-1]
+def name_server(agent: PromptAgent, registry: Registry, *, is_text: bool) -> PromptAgent:
+    """Return an agent with the provider and the server that its file names: `model: groq:…`, or `provider: groq` in a
+    mapping. A provider that is misspelt is a part of the id, and the call an error."""
+    model = agent.model
+    provider, id = None, model.id
+    if is_text:
+        with suppress(RequestError):
+            provider, id = split_model(model.id, registry)
+    name = provider or model.provider
+    profile = None if _is_provider(name, registry) else get_profile(name)
+    if provider is None and profile is None:
+        return agent
+    changes: dict[str, Any] = {"id": id, "provider": profile.provider if profile else name}
+    if profile and model.connection is None:
+        changes["connection"] = _connect_to(profile)
+    elif profile and not getattr(model.connection, "endpoint", True):
+        changes["connection"] = model.connection and model.connection.model_copy(update={"endpoint": profile.base_url})
+    return agent.model_copy(update={"model": model.model_copy(update=changes)})
 
 
 def _is_provider(name: str, registry: Registry) -> bool:

@@ -2,10 +2,11 @@
 
 from prompty.errors import RequestError
 from prompty.model.agent import PromptAgent
-from prompty.model.connection import AnonymousConnection
+from prompty.model.connection import AnonymousConnection, ReferenceConnection
 from prompty.providers import Api, RequestPreview
 from prompty.providers.credentials import Access, Variables, find_access, find_url
 from prompty.providers.endpoint import Endpoint, append_path, create_endpoint
+from prompty.providers.families import refuse_family
 from prompty.providers.http.transports import Transports
 from prompty.providers.profiles import OPENAI, Profile, find_profile
 from prompty.providers.sdk import SdkClients
@@ -24,6 +25,8 @@ SDK = SdkClients(package="openai", sync_class="OpenAI", async_class="AsyncOpenAI
 def find_endpoint(agent: PromptAgent) -> Endpoint:
     """Return the endpoint of a prompt's connection."""
     access = find_access(agent, _VARIABLES, HOSTS)
+    if find_profile(access.base_url) is OPENAI and (refusal := refuse_family(agent)):
+        raise refusal
     if access.is_anonymous and not isinstance(agent.model.connection, AnonymousConnection):
         fix = "Set OPENAI_API_KEY, run `prompty keys set openai`, or write a `connection:` in the file."
         raise RequestError("there is no key for OpenAI", fix)
@@ -47,6 +50,11 @@ def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     return RequestPreview(
         url=append_path(find_url(agent, _VARIABLES) or _VARIABLES.default_url, api.path), headers=headers
     )
+
+
+def is_at_openai(agent: PromptAgent) -> bool:
+    """Return True if an agent's requests go to OpenAI."""
+    return not isinstance(agent.model.connection, ReferenceConnection) and find_server(agent) is OPENAI
 
 
 def find_server(agent: PromptAgent) -> Profile:
