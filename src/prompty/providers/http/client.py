@@ -191,13 +191,12 @@ def find_origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-class _HttpClient(Generic[AnyPool]):
-    """Base of both transports: writes requests to one endpoint, which go over the connections of a pool."""
+class EndpointClient:
+    """Base of all transports: the headers of requests to one endpoint, and the secrets among them."""
 
-    def __init__(self, endpoint: Endpoint, pool: AnyPool) -> None:
+    def __init__(self, endpoint: Endpoint, secrets: Iterable[str] = ()) -> None:
         self.endpoint = endpoint
-        self.pool: AnyPool = pool
-        self._secrets = [*endpoint.secrets, *pool.secrets]
+        self._secrets = [*endpoint.secrets, *secrets]
         hide_secrets(self._secrets)
 
     @property
@@ -209,7 +208,8 @@ class _HttpClient(Generic[AnyPool]):
         """Return `text` without secrets."""
         return Redactor(self._secrets, shortest=SHORTEST_SECRET, parent=current_redactor()).mask(text)
 
-    def _write(self, request: WireRequest, deadline: Deadline, body: bytes | Content) -> httpcore2.Request:
+    def write_headers(self, request: WireRequest, body: bytes | Content) -> tuple[str, dict[str, str]]:
+        """Return the URL of a request and its headers, signed if the endpoint asks for it."""
         url = self.endpoint.get_url(request.path, str(request.body.get("model", "")) if self.endpoint.route else "")
         headers = {**dict(self.endpoint.headers), **{name.lower(): value for name, value in request.headers.items()}}
         if self.endpoint.credential is not None:
@@ -217,18 +217,31 @@ class _HttpClient(Generic[AnyPool]):
             computed = self.endpoint.credential.headers(request.method, url, headers, signed)
             self._hide_tokens(computed.values())
             headers |= computed
-        headers["host"], headers["content-length"] = self.pool.host, str(len(body))
-        pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-        timeout = {"connect": deadline, "read": deadline, "write": deadline}
-        return httpcore2.Request(
-            request.method, self._find_target(url), headers=pairs, content=body, extensions={"timeout": timeout}
-        )
+        headers["content-length"] = str(len(body))
+        return url, headers
 
     def _hide_tokens(self, headers: Iterable[str]) -> None:
         """Hide what a credential computed, which may be another token for each request."""
         if new := [token for value in headers if (token := value.rpartition(" ")[2]) not in self._secrets]:
             self._secrets += new
             hide_secrets(new)
+
+
+class _HttpClient(EndpointClient, Generic[AnyPool]):
+    """Base of our own transports: requests go over the connections of a pool."""
+
+    def __init__(self, endpoint: Endpoint, pool: AnyPool) -> None:
+        super().__init__(endpoint, pool.secrets)
+        self.pool: AnyPool = pool
+
+    def _write(self, request: WireRequest, deadline: Deadline, body: bytes | Content) -> httpcore2.Request:
+        url, headers = self.write_headers(request, body)
+        headers["host"] = self.pool.host
+        pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+        timeout = {"connect": deadline, "read": deadline, "write": deadline}
+        return httpcore2.Request(
+            request.method, self._find_target(url), headers=pairs, content=body, extensions={"timeout": timeout}
+        )
 
     def _find_target(self, url: str) -> httpcore2.URL:
         origin, target = self.pool.url, "/" + url.split("/", 3)[3].partition("#")[0]
@@ -306,7 +319,8 @@ def _decode_headers(response: httpcore2.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-def _write_body(request: WireRequest) -> bytes | Content:
+def write_body(request: WireRequest) -> bytes | Content:
+    """Return the body of a request as it is sent."""
     if request.content is not None:
         return request.content
     return b"" if request.method in ("GET", "DELETE") else write_bytes(request.body)
@@ -346,7 +360,7 @@ class HttpTransport(_HttpClient[Pool]):
     def stream(self, request: WireRequest, /) -> "HttpBytes":
         deadline = Deadline(request.timeout)
         try:
-            written = self._write(request, deadline, _write_body(request))
+            written = self._write(request, deadline, write_body(request))
             connection = self.pool.take()
             answer = HttpBytes(self, connection, connection.handle_request(written))
             answer.raise_if_failed(deadline, request.max_answer or MAX_ANSWER)
@@ -449,7 +463,7 @@ class AsyncHttpTransport(_HttpClient[AsyncPool]):
 
     async def _write_async(self, request: WireRequest, deadline: Deadline) -> httpcore2.Request:
         """Write a request. A credential that has to be renewed does not keep the event loop waiting."""
-        body, credential = _write_body(request), self.endpoint.credential
+        body, credential = write_body(request), self.endpoint.credential
         if credential is None or credential.is_ready():
             return self._write(request, deadline, body)
         async with asyncio.timeout(deadline.left()):

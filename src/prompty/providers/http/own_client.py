@@ -13,45 +13,26 @@ from typing import Any, NoReturn
 import httpx2
 
 from prompty.errors import ModelError, PromptyError, mask_error
-from prompty.model.request import Content, WireRequest
+from prompty.model.request import WireRequest
 from prompty.providers.endpoint import Endpoint
+from prompty.providers.http.client import EndpointClient, write_body
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.sdk import AsyncSdkBytes, SdkBytes
-from prompty.safety.redaction import SHORTEST_SECRET, Redactor, current_redactor, hide_secrets
-from prompty.wire.json_bytes import write_bytes
 
 MAX_ERROR = 64 * 1024  # bytes of the body of an error
 
 
-class _OwnClient:
+class _OwnClient(EndpointClient):
     """Base of both transports: requests to an endpoint, for a client of the host."""
 
     def __init__(self, endpoint: Endpoint, client: Any) -> None:
-        self.endpoint, self.client = endpoint, client
-        self._secrets = list(endpoint.secrets)
-        hide_secrets(self._secrets)
-
-    @property
-    def url(self) -> str:
-        """The URL of the endpoint, without its query, which may hold a key."""
-        return self.endpoint.base_url.partition("?")[0]
-
-    def masked(self, text: str) -> str:
-        """Return `text` without secrets."""
-        return Redactor(self._secrets, shortest=SHORTEST_SECRET, parent=current_redactor()).mask(text)
+        super().__init__(endpoint)
+        self.client = client
 
     def build(self, request: WireRequest) -> httpx2.Request:
         """Return a request as the client sends it: with its own headers, cookies and timeouts."""
-        url = self.endpoint.get_url(request.path, str(request.body.get("model", "")) if self.endpoint.route else "")
-        body = _write_body(request)
-        headers = {**dict(self.endpoint.headers), **{name.lower(): value for name, value in request.headers.items()}}
-        if self.endpoint.credential is not None:
-            signed = body if isinstance(body, bytes) else b""
-            computed = self.endpoint.credential.headers(request.method, url, headers, signed)
-            self._secrets += [value.rpartition(" ")[2] for value in computed.values()]
-            hide_secrets(self._secrets)
-            headers |= computed
-        headers["content-length"] = str(len(body))
+        body = write_body(request)
+        url, headers = self.write_headers(request, body)
         limits: Mapping[str, Any] = {} if request.timeout is None else {"timeout": request.timeout}
         built: httpx2.Request = self.client.build_request(request.method, url, headers=headers, content=body, **limits)
         return built
@@ -70,12 +51,6 @@ class _OwnClient:
             retryable = not isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol)
             raise connection_error(type(error).__name__, self.masked(str(error)), retryable=retryable) from None
         raise ModelError(f"the call could not be made: {self.masked(f'{type(error).__name__}: {error}')}") from error
-
-
-def _write_body(request: WireRequest) -> bytes | Content:
-    if request.content is not None:
-        return request.content
-    return b"" if request.method in ("GET", "DELETE") else write_bytes(request.body)
 
 
 class OwnTransport(_OwnClient):
