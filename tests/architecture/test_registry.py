@@ -124,14 +124,11 @@ class Noting:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_same_name_means_another_provider_in_another_registry(
-    asynchronous: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("prompty.testing.script._registered", {})
-    register_script("m", Script("a", "b", "c"))
+def test_the_same_name_means_another_provider_in_another_registry(asynchronous: bool) -> None:
     first, second = Registry(), Registry()
     used: list[str] = []
     for registry, key in ((first, "first"), (second, "second")):
+        register_script("m", Script("a", "b"), registry=registry)
         register_provider("other", Noting(key, used).provider(), registry=registry)
     for registry in (second, first, second):
         agent = loads(OTHER, registry=registry)
@@ -195,10 +192,9 @@ def test_a_kind_of_tool_belongs_to_a_registry_and_reaches_child_prompts(tmp_path
         turn(load(tmp_path / "child.prompty"))
 
 
-def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prompty.testing.script._registered", {})
-    register_script("m", Script("They talked.", "Done."))
+def test_a_summary_is_written_by_a_provider_of_the_registry(tmp_path: Path) -> None:
     summary, registry = tmp_path / "summary.prompty", Registry()
+    register_script("m", Script("They talked.", "Done."), registry=registry)
     summary.write_text(OTHER)
     used: list[str] = []
     register_provider("other", Noting("other", used).provider(), registry=registry)

@@ -14,7 +14,7 @@ from prompty import PromptAgent, invoke, load, prepare, render, turn
 from prompty.analysis.explain import explain
 from prompty.cli.app import app
 from prompty.errors import LoadError, PromptyError, PromptyWarning
-from prompty.testing import Player, Recorder, Script, register_script, script
+from prompty.testing import Player, Recorder, Script, register_script
 from prompty.tools import register_tool_kind
 from tests.loopback import refusing_port
 
@@ -224,13 +224,8 @@ def test_a_test_that_sends_nothing_needs_no_variable(file: File, tmp_path: Path)
     assert shown.exit_code == 0, shown.output
 
 
-@pytest.fixture
-def no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "_registered", {})
-
-
 @files
-@pytest.mark.usefixtures("no_scripts")
+@pytest.mark.usefixtures("clean_registry")
 def test_python_needs_no_variable_before_a_call(file: File, tmp_path: Path) -> None:
     agent = load(write(file, tmp_path), missing_env="defer")
     assert "Hi" in render(agent)
@@ -273,7 +268,7 @@ def test_the_command_names_the_variable_the_connection_and_the_line(file: File, 
 
 
 @files
-@pytest.mark.usefixtures("no_scripts")
+@pytest.mark.usefixtures("clean_registry")
 def test_another_model_needs_no_variable_of_the_file(file: File, tmp_path: Path) -> None:
     prompt = write(file, tmp_path)
     register_script("x", Script("Hello"))
@@ -286,7 +281,7 @@ def test_another_model_needs_no_variable_of_the_file(file: File, tmp_path: Path)
         assert "not set" not in shown.output
 
 
-@pytest.mark.usefixtures("no_scripts")
+@pytest.mark.usefixtures("clean_registry")
 def test_a_migrated_file_runs_on_another_model_without_its_variables(tmp_path: Path) -> None:
     prompt = write(FILES["v1 with Azure"], tmp_path)
     assert run("migrate", "--write", prompt.name).exit_code == 0

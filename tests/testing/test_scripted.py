@@ -18,7 +18,7 @@ from prompty.events import ModelReply, ReasoningDelta, TextDelta, ToolCallDelta
 from prompty.model.message import Json, Reply
 from prompty.model.request import WireRequest
 from prompty.pipeline import run
-from prompty.testing import Fault, Script, answer, call, register_script, script
+from prompty.testing import Fault, Script, answer, call, register_script
 from prompty.testing.encoding import WIRES
 from prompty.testing.provider import PROVIDER
 from prompty.wire.json_bytes import read_bytes, write_bytes
@@ -217,12 +217,7 @@ def test_tasks_have_scripts_of_their_own() -> None:
     assert [seen.result for seen in asyncio.run(both())] == ["a", "b"]
 
 
-@pytest.fixture
-def no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "_registered", {})
-
-
-@pytest.mark.usefixtures("no_scripts")
+@pytest.mark.usefixtures("clean_registry")
 def test_the_context_comes_before_the_registered_script_and_that_before_the_file() -> None:
     agent = agent_of(script=["file"])
     assert invoke(agent) == "file"

@@ -154,7 +154,7 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     trusting = ssl.create_default_context(cafile=str(path))
-    monkeypatch.setattr(client, "_ssl_context", lambda: trusting)
+    monkeypatch.setattr(client, "load_certificates", lambda _: trusting)
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
