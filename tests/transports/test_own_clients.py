@@ -10,11 +10,13 @@ import httpx2
 import pytest
 
 from prompty import Registry, invoke, invoke_async, loads, turn_async
+from prompty.concurrency import in_event_loop
 from prompty.errors import ModelError, RequestError, WrongArgument
 from prompty.mcp import register_mcp_server
 from prompty.model.agent import PromptAgent
 from prompty.providers import use_client
 from prompty.testing import Script, call
+from prompty.tools.mcp.sessions import SESSIONS
 from tests.drivers.wires import Chat, Messages
 from tests.loopback import Server, json_reply, stream
 from tests.tools.openapi_parts import PLAIN
@@ -207,12 +209,12 @@ def test_a_document_reaches_no_more_hosts_over_the_programs_client(host: str, tm
 @pytest.mark.slow
 def test_an_mcp_server_is_called_over_the_programs_client() -> None:
     own, counted, registry = OwnServer(), Counted(), Registry()
+    client = httpx2.AsyncClient(event_hooks={"request": [counted.on_async]})
     own.start()
     try:
         register_mcp_server("own", url=own.url, headers={"authorization": "Bearer of-the-server"}, registry=registry)
         tools = "tools: [{name: own, kind: mcp, serverName: own}]"
         agent = loads(f"---\nmodel: m\n{tools}\n---\nuser:\nHi", registry=registry)
-        client = httpx2.AsyncClient(event_hooks={"request": [counted.on_async]})
         use_client(client, for_="mcp", registry=registry)
 
         async def run() -> str:
@@ -224,4 +226,5 @@ def test_an_mcp_server_is_called_over_the_programs_client() -> None:
         assert len(counted.urls) > 2
     finally:
         registry.clients.close()
+        in_event_loop(client.aclose(), SESSIONS).result(30)
         own.stop()

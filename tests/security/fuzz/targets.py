@@ -29,6 +29,7 @@ from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
 from prompty.registry import Registry
+from prompty.safety.redaction import Redactor
 from prompty.safety.schemas import get_validator
 from prompty.testing.script import AsyncLocalTransport, LocalTransport
 from prompty.tools import KindTool
@@ -399,7 +400,7 @@ def _log(params: Any) -> None:
         logged = mcp_types.LoggingMessageNotificationParams.model_validate(params, by_name=False)
     except ValueError:
         return
-    session: Any = SimpleNamespace(_calls={})
+    session: Any = SimpleNamespace(_calls={}, _redactor=Redactor())
     in_event_loop(Session._on_log(session, logged)).result()
 
 

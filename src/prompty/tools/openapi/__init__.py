@@ -24,7 +24,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import read_json
-from prompty.safety.redaction import Redactor, current_redactor, hide_secrets
+from prompty.safety.redaction import Redactor, hide_secrets
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import (
     TOOL_KINDS,
@@ -102,7 +102,7 @@ def _redactor_for(secret: str) -> Redactor:
     texts = (secret, secret.partition(":")[2])
     forms = [(text, percent_encode(text), quote_plus(text), _base64(text)) for text in texts]
     hide_secrets(forms)
-    return Redactor(forms, parent=current_redactor())
+    return Redactor(forms)
 
 
 def _base64(text: str) -> str:
@@ -414,7 +414,7 @@ class Service:
                 return add_credential(
                     request, BEARER, await self.tokens.get(self.connection, self.permissions, self.http)
                 )
-        return request, Redactor(parent=current_redactor())
+        return request, Redactor()
 
 
 def read_result(response: HttpResponse, redactor: Redactor) -> str:
