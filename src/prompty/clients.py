@@ -184,7 +184,7 @@ class LoopClients:
         self._drop(dropped)
         if not self._is_watched:
             self._is_watched = True
-            self._loop.call_later(MAX_IDLE_SECONDS, self._drop_idle)
+            self._loop.call_later(MAX_IDLE_SECONDS, self._drop_idle, context=Context())
         return found  # type: ignore[no-any-return]  # built by `build`, now or earlier
 
     async def admit(self) -> None:
@@ -206,7 +206,7 @@ class LoopClients:
         self._drop(self._table.drop_idle())
         self._is_watched = bool(self._table)
         if self._is_watched:
-            self._loop.call_later(MAX_IDLE_SECONDS, self._drop_idle)
+            self._loop.call_later(MAX_IDLE_SECONDS, self._drop_idle, context=Context())
 
     def _drop(self, clients: Iterable[Any]) -> None:
         """Close clients in a separate task: one that is slow to close must not keep the caller waiting."""

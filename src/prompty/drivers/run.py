@@ -310,7 +310,7 @@ class Run:
         self._has_tools = self._run_tools or bool(agent.tools)
         has_messages = state is not None or paused is not None or not _begins(settings)
         self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
-        redactor.hide_later(partial(list_hidden_inputs, agent, self.inputs))
+        redactor.hide(list_hidden_inputs(agent, self.inputs))
         self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
         limited = settings.timeout is not None or settings.budget is not None
         self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT

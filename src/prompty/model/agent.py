@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import unquote, unquote_plus
@@ -303,7 +302,7 @@ def create_redactor(agent: PromptAgent) -> Redactor:
 
 def hide_values(redactor: Redactor, agent: PromptAgent) -> None:
     """Hide an agent's secrets, and the values that its tools bind."""
-    redactor.hide_later(partial(_list_hidden, agent))
+    redactor.hide(_list_hidden(agent))  # at once: a redactor that is kept must not keep the agent and its registry
 
 
 def _list_hidden(agent: PromptAgent) -> Iterator[str]:
