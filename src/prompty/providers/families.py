@@ -79,7 +79,7 @@ def refuse_family(agent: PromptAgent) -> RequestError | None:
     if "provider" in model.model_fields_set or model.id.startswith(("ft:", "arn:")):
         return None
     name, _, tag = model.id.partition(":")
-    family = _FAMILY.match(name)
+    family, id = _FAMILY.match(name), model.id
     if _VENDOR.match(name):
         server, what = "openrouter", "has the name of a vendor"
     elif LOCAL_TAG.fullmatch(tag):
@@ -87,10 +87,10 @@ def refuse_family(agent: PromptAgent) -> RequestError | None:
     elif family:
         server, what = _FAMILIES[family[0].lower()], "is not one of OpenAI's"
     elif tag and name != "openai" and (near := find_misspelt(name, agent.registry)):
-        server, what = near, f"begins with '{name}', as an id"
+        server, what, id = near, f"looks like one of {near}", tag
     else:
         return None
-    meant = f"{server}:{tag}" if what.startswith("begins") else f"{server}:{model.id}"
+    meant = f"{server}:{id}"
     return RequestError(
         f"the model '{model.id}' {what}, and the prompt names no provider, so it would be sent to OpenAI",
         f"Name the provider or the server: `model: {meant}`, or `provider: openai` if OpenAI has it.",

@@ -195,7 +195,7 @@ def find_stores() -> list[Keyring | KeyFile]:
 
 
 def find_stored_key(variable: str, clients: Clients) -> str | None:
-    """Return the stored key that stands in for a variable, or None. `clients` keep it while calls need it.
+    """Return the key stored for a variable, or None. `clients` keep it for as long as calls ask for it.
 
     Raise RequestError if no place has it and one of them cannot be read.
     """

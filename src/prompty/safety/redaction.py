@@ -8,7 +8,7 @@ No list of secrets is shared: what one run hides leaves the texts of others as t
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
@@ -100,7 +100,7 @@ class Redactor:
         self, values: Iterable[object] = (), *, shortest: int = SHORTEST_NAMED, parent: "Redactor | None" = None
     ) -> None:
         self._parent = parent
-        self._hidden: list[tuple[Callable[[], Iterable[object]], int]] = []
+        self._hidden: list[tuple[tuple[object, ...], int]] = []  # values whose texts are not listed yet
         self._values: set[str] = set()
         self._lock = Lock()
         self._own_changes = 0
@@ -124,12 +124,8 @@ class Redactor:
         customer called "1" would blank every number.
         """
         if kept := tuple(values):
-            self.hide_later(lambda: kept, shortest=shortest)
-
-    def hide_later(self, find: Callable[[], Iterable[object]], *, shortest: int = SHORTEST_NAMED) -> None:
-        """Like `hide`, for values that are found when a text is masked: most runs mask none."""
-        self._hidden.append((find, shortest))
-        self._own_changes += 1
+            self._hidden.append((kept, shortest))
+            self._own_changes += 1
 
     def mask(self, text: str) -> str:
         """Mask these values and secrets in `text`. Short values are last: they may be part of a secret."""
@@ -153,8 +149,8 @@ class Redactor:
     def _collect(self) -> set[str]:
         with self._lock:
             while self._hidden:
-                find, shortest = self._hidden.pop()
-                texts = (text for value in find() for text in leaves(value) if len(text) >= shortest)
+                values, shortest = self._hidden.pop()
+                texts = (text for value in values for text in leaves(value) if len(text) >= shortest)
                 self._values.update(form for text in texts for form in _json_forms(text))
             return self._values | (self._parent._collect() if self._parent else set())
 
