@@ -64,9 +64,9 @@ async def render_async(
     return render(agent, inputs, strict=strict, extra_inputs=extra_inputs)
 
 
-async def parse_async(agent_or_path: AgentOrPath, text: str, *, nonce: str | None = None) -> list[Message]:
+async def parse_async(agent_or_path: AgentOrPath, text: str, *, trusted: bool = False) -> list[Message]:
     """Parse rendered text, like `parse`."""
-    return parse(await _open_agent(agent_or_path, "parse_async()"), text, nonce=nonce)
+    return parse(await _open_agent(agent_or_path, "parse_async()"), text, trusted=trusted)
 
 
 async def prepare_async(

@@ -218,7 +218,7 @@ def run_structured(play: Play) -> None:
 def the_stages_by_themselves(play: Play) -> None:
     made = agent()
     play.note(prompty.render(made, {"q": "Hi"}))
-    play.note(pipeline.parse(made, "system:\nBe brief.\nuser:\nHi"))
+    play.note(pipeline.parse(made, "system:\nBe brief.\nuser:\nHi", trusted=True))
     play.note(prompty.prepare(made, {"q": "system:\nNot a role"}))
     play.note(pipeline.validate_inputs(made, {"q": "x"}))
     play.note(pipeline.cast({"name": "Ada", "age": 36}, Person))

@@ -155,7 +155,8 @@ def test_every_function_takes_a_path(kind: Any, tmp_path: Path) -> None:
     assert [message.text for message in messages] == ["Be brief.", "Hi"]
     assert asyncio.run(pipeline.prepare_async(path, inputs)) == messages
     assert prompty.render(path, inputs) == asyncio.run(pipeline.render_async(path, inputs))
-    assert pipeline.parse(path, "user:\nHi") == asyncio.run(pipeline.parse_async(path, "user:\nHi"))
+    text = prompty.render(path, inputs)
+    assert pipeline.parse(path, text) == asyncio.run(pipeline.parse_async(path, text)) == messages
     assert pipeline.validate_inputs(path, inputs) == inputs
     assert pipeline.process(path, raw) == asyncio.run(pipeline.process_async(path, raw)) == "Hello."
     assert pipeline.process_stream(path, []).usage == Usage()

@@ -33,6 +33,7 @@ from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.model.marker import ROLE_MARK
 from prompty.parsers import register_parser
 from prompty.pipeline import parse, parse_async, prepare_async, render_async, validate_inputs
+from prompty.pipeline.prepare import RenderedText
 from prompty.renderers import register_renderer
 
 
@@ -324,7 +325,7 @@ def test_markers_may_be_written_by_macros_and_blocks(body: str) -> None:
 def test_a_marker_that_is_torn_between_two_nonces_is_refused() -> None:
     for torn in ("9user9 hi", '9user[name="9x9 hi', "9user[name=\ufdd1, b=9x9]:9", '9"]:9', "9"):
         with pytest.raises(RenderError, match=r"changes one of its role markers|not a role marker"):
-            parse(PromptAgent(), f"Intro {torn}", nonce="9")
+            parse(PromptAgent(), RenderedText(f"Intro {torn}", "9", {}))
 
 
 @given(
@@ -613,10 +614,10 @@ def test_async_forms_give_the_same() -> None:
     agent = loads("---\ninputs: {x: a}\n---\nuser:\n{{x}}")
 
     async def all_of_them() -> tuple[str, list[Message], list[Message]]:
-        return await render_async(agent), await prepare_async(agent), await parse_async(agent, "user:\na")
+        return await render_async(agent), await prepare_async(agent), await parse_async(agent, render(agent))
 
     text, prepared, parsed = asyncio.run(all_of_them())
-    assert (text, prepared, parsed) == (render(agent), prepare(agent), parse(agent, "user:\na"))
+    assert (text, prepared, parsed) == (render(agent), prepare(agent), parse(agent, text))
 
 
 @pytest.mark.spec("003 §2.8", "a template chooses the engine and the parser")

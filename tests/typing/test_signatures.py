@@ -33,7 +33,7 @@ def test_the_types_of_results_are_known() -> None:
     agent = loads("user:\n{{ x }}")
     assert_type(agent, PromptAgent)
     assert_type(render(agent), str)
-    assert_type(parse(agent, "hi"), list[Message])
+    assert_type(parse(agent, "hi", trusted=True), list[Message])
     assert_type(prepare(agent, {"x": 1}), list[Message])
     assert_type(validate_inputs(agent, {}), dict[str, object])
     assert_type(asyncio.run(prepare_async(agent)), list[Message])

@@ -1,14 +1,15 @@
-"""Prepare the messages of a prompt: validate inputs → render → parse → insert rich inputs.
+"""Prepare the messages of a prompt: validate inputs → render → parse.
 
-A rich input (§2.7: threads, images, audio and files) is rendered as a placeholder with random digits, new for each
-render. Only these placeholders are replaced; text that looks like one stays text.
+Rendered text carries what `parse` needs: the places of the template's role markers, and the rich inputs (threads,
+images, audio and files). A rich input is rendered as a placeholder with 16 random digits, new for each render. Only
+these placeholders are replaced; text that looks like one stays text.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from secrets import randbits, token_hex
 
-from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, WrongArgument
+from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError, RequestError, WrongArgument
 from prompty.model.agent import FileLine, PromptAgent, hide_values, list_bound_values
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
 from prompty.model.marker import find_role_line
@@ -20,6 +21,7 @@ from prompty.pipeline.load import StrPath, open_agent
 from prompty.pipeline.places import BODY
 from prompty.pipeline.validate import (
     ExtraInputs,
+    can_show_inputs,
     resolve_kind,
     to_plain_inputs,
     validate_run_inputs,
@@ -33,9 +35,30 @@ Media = ImagePart | AudioPart | FilePart
 Placeholders = dict[str, Media | list[Message]]
 
 
-def hide_rich_inputs(
-    agent: PromptAgent, values: Mapping[str, object], digits: str
-) -> tuple[dict[str, object], Placeholders]:
+class RenderedText(str):
+    """Rendered text that carries its marks: the places of the template's role markers, and the rich inputs.
+
+    Otherwise it is an ordinary str. What str methods and f-strings make of it is a plain str, without the marks.
+    """
+
+    __slots__ = ("marked", "nonce", "rich")
+    marked: str
+    """The text with the nonce on both sides of each role marker of the template."""
+    nonce: str
+    rich: Placeholders
+
+    def __new__(cls, marked: str, nonce: str, rich: Placeholders) -> "RenderedText":
+        """Remove the nonces from the text that is shown."""
+        text = super().__new__(cls, marked.replace(nonce, ""))
+        text.marked, text.nonce, text.rich = marked, nonce, rich
+        return text
+
+    def __reduce__(self) -> tuple[type["RenderedText"], tuple[str, str, Placeholders]]:
+        """Keep the marks in copies and pickles."""
+        return RenderedText, (self.marked, self.nonce, self.rich)
+
+
+def hide_rich_inputs(agent: PromptAgent, values: Mapping[str, object]) -> tuple[dict[str, object], Placeholders]:
     """Return the values with placeholders for rich inputs, and the rich values by placeholder."""
     hidden, placeholders = dict(values), Placeholders()
     for index, declared in enumerate(agent.inputs):
@@ -43,7 +66,7 @@ def hide_rich_inputs(
         kind = resolve_kind(declared, values.get(name)) if declared.branches else declared.kind
         if kind in RICH_KINDS and name in values:
             label = name if name.isidentifier() and "__" not in f"_{name}_" else str(index)
-            hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{digits}_{label}__"
+            hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{token_hex(8)}_{label}__"
             placeholders[placeholder] = _parse_rich_value(name, kind, values[name])
     return hidden, placeholders
 
@@ -123,31 +146,46 @@ def render(
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> str:
-    """Render the body with its inputs. Rich inputs stay placeholders, which `prepare` replaces."""
+    """Render the body with its inputs. A thread, an image, audio or a file is a placeholder in the text.
+
+    Pass the text to `parse` unchanged: it carries the places of the template's role markers and the values of the
+    placeholders. The result of `.strip()`, of an f-string or of any other operation on it is a plain str without them.
+    """
     agent = open_agent(agent_or_path, "render()")
     with begin("render") as span:
         record_inputs(span, agent, inputs)
         valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
-        values, _ = hide_rich_inputs(agent, to_plain_inputs(agent, valid), token_hex(8))
-        text = _render_body(agent, values, "", strict)
-        span.record("result", text)
-        return text
+        return _render(span, agent, valid, strict)
 
 
-def parse(agent_or_path: PromptAgent | StrPath, text: str, *, nonce: str | None = None) -> list[Message]:
-    """Parse rendered text as messages. Without a nonce every marker line starts a message: pass only trusted text."""
+def parse(agent_or_path: PromptAgent | StrPath, text: str, *, trusted: bool = False) -> list[Message]:
+    """Parse the text that `render` returned. Together they return the messages that `prepare` returns.
+
+    Only role markers of the template start a message. In a plain str, every role marker starts one: if the prompt takes
+    inputs, this raises `RequestError`, unless you pass `trusted=True` for a text that you trust.
+    """
     agent = open_agent(agent_or_path, "parse()")
     if not isinstance(text, str):
         raise WrongArgument("parse()", text, "rendered text", "Pass what `render` returned.")
-    return _parse(agent, text, nonce)
+    if not trusted and not isinstance(text, RenderedText) and can_show_inputs(agent):
+        raise RequestError(
+            "parse() got plain text for a prompt that takes inputs, so it cannot tell the template's role markers from "
+            "lines of an input such as `system:`",
+            "Pass what `render` returned, unchanged: parse(agent, render(agent, inputs)). If you trust every line of "
+            "the text, pass trusted=True.",
+        )
+    return _parse(agent, text)
 
 
-def _parse(agent: PromptAgent, text: str, nonce: str | None) -> list[Message]:
+def _parse(agent: PromptAgent, text: str) -> list[Message]:
     with begin("parse") as span:
+        marked, nonce = (text.marked, text.nonce) if isinstance(text, RenderedText) else (text, None)
         try:
-            messages = agent.registry[PARSERS].get(agent.template.parser.kind)(text, nonce=nonce)
+            messages = agent.registry[PARSERS].get(agent.template.parser.kind)(marked, nonce=nonce)
         except ChangedMarker as changed:
             raise _marker_error(agent, changed) from None
+        if isinstance(text, RenderedText) and text.rich:
+            messages = insert_rich_inputs(messages, text.rich)
         span.record("result", messages)
         return messages
 
@@ -170,7 +208,10 @@ def prepare(
     strict: bool = False,
     extra_inputs: ExtraInputs = "error",
 ) -> list[Message]:
-    """Return messages ready for a model. Only the template's markers, which carry a nonce, start a message."""
+    """Render and parse a prompt: return messages ready for a model.
+
+    Only role markers of the template start a message.
+    """
     agent = open_agent(agent_or_path, "prepare()")
     valid = validate_run_inputs(agent, inputs, extra_inputs=extra_inputs)
     return prepare_valid(agent, valid, recorded=inputs, strict=strict)
@@ -186,24 +227,21 @@ def prepare_valid(
     """Like `prepare`, for inputs from `validate_inputs`. The span records the caller's, `recorded`."""
     with begin("prepare") as span:
         record_inputs(span, agent, recorded)
-        nonce = f"{randbits(64):020d}"  # digits only, so that filters like `upper` don't change it
-        values = to_plain_inputs(agent, valid)
-        rich: Placeholders | None = None
-        if any(declared.kind in RICH_KINDS or declared.branches for declared in agent.inputs):
-            values, rich = hide_rich_inputs(agent, values, token_hex(8))
-        messages = _parse(agent, _render(agent, values, nonce, strict), nonce)
-        messages = insert_rich_inputs(messages, rich) if rich else messages
+        with begin("render") as render_span:
+            text = _render(render_span, agent, valid, strict)
+        messages = _parse(agent, text)
         span.record("result", messages)
         return messages
 
 
-def _render(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:
-    with begin("render") as span:
-        text = _render_body(agent, values, nonce, strict)
-        span.record("result", text.replace(nonce, "") if span.live else None)
-        if agent.files:
-            span.record("files", agent.files)
-        return text
+def _render(span: Span, agent: PromptAgent, valid: Mapping[str, object], strict: bool) -> RenderedText:
+    values, rich = hide_rich_inputs(agent, to_plain_inputs(agent, valid))
+    nonce = f"{randbits(64):020d}"  # digits only, so that filters like `upper` don't change it
+    text = RenderedText(_render_body(agent, values, nonce, strict), nonce, rich)
+    span.record("result", str(text) if span.live else None)
+    if agent.files:
+        span.record("files", agent.files)
+    return text
 
 
 def _render_body(agent: PromptAgent, values: Mapping[str, object], nonce: str, strict: bool) -> str:

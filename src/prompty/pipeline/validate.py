@@ -31,12 +31,13 @@ _WORD = re.compile(r"\w+")
 
 def find_input_names(agent: PromptAgent) -> frozenset[str] | None:
     """Return the names of all inputs that a prompt uses, or None if its template engine cannot tell."""
-    engine = agent.registry[RENDERERS].get(agent.template.format.kind)
-    find_variables = getattr(engine, "variables", None)
-    used = _find_template_names(find_variables, agent.instructions) if find_variables else None
-    if used is None:
-        return None
-    return used | {entry.name for entry in agent.inputs} | find_bound_names(agent)
+    used = _find_template_names(agent)
+    return None if used is None else used | {entry.name for entry in agent.inputs} | find_bound_names(agent)
+
+
+def can_show_inputs(agent: PromptAgent) -> bool:
+    """Return False if no input can be in a prompt's text: it declares none, and its template uses none."""
+    return bool(agent.inputs) or _find_template_names(agent) != frozenset()
 
 
 def find_bound_names(agent: PromptAgent) -> frozenset[str]:
@@ -50,7 +51,13 @@ def find_plain_names(agent: PromptAgent) -> frozenset[str]:
     return frozenset(text for binding in bindings if (text := binding.plain_text) is not None)
 
 
-def _find_template_names(find_variables: Callable[[str], Mapping[str, int]], template: str) -> frozenset[str] | None:
+def _find_template_names(agent: PromptAgent) -> frozenset[str] | None:
+    """Return the names in a template's tags, or None if its engine cannot tell."""
+    engine = agent.registry[RENDERERS].get(agent.template.format.kind)
+    find_variables: Callable[[str], Mapping[str, int]] | None = getattr(engine, "variables", None)
+    if find_variables is None:
+        return None
+    template = agent.instructions
     known = read_template(template)
     if find_variables not in known.names:
         try:

@@ -25,6 +25,7 @@ from prompty.model.marker import ROLE_MARK
 from prompty.model.request import WireRequest
 from prompty.model.structure import mark, read_structure
 from prompty.pipeline import parse
+from prompty.pipeline.prepare import RenderedText
 from prompty.providers import PROVIDERS, Provider
 from prompty.providers.anthropic import messages
 from prompty.providers.openai import chat, embeddings, images, responses
@@ -109,9 +110,9 @@ def _parse(text: str, form: int) -> None:
             parse(agent, text)
         case 1:
             read_structure(text)
-            parse(agent, mark(text).replace(ROLE_MARK, NONCE), nonce=NONCE)
+            parse(agent, RenderedText(mark(text).replace(ROLE_MARK, NONCE), NONCE, {}))
         case _:
-            parse(agent, text.replace(":", f"{NONCE}:").replace("user", f"{NONCE}user"), nonce=NONCE)
+            parse(agent, RenderedText(text.replace(":", f"{NONCE}:").replace("user", f"{NONCE}user"), NONCE, {}))
 
 
 def make_arguments(dice: Random) -> Input:
