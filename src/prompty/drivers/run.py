@@ -188,7 +188,7 @@ def open_run(
         if spans:
             spans.describe(agent, invocation.inputs, invocation.settings)
         try:
-            run = Run(invocation, agent, redactor, parent=parent, spans=spans)
+            run = assemble_run(invocation, agent, redactor, parent=parent, spans=spans)
             driver = run.sync_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
@@ -211,7 +211,7 @@ async def open_run_async(
         if spans:
             spans.describe(agent, invocation.inputs, settings)
         try:
-            run = Run(invocation, agent, redactor, parent=parent, spans=spans)
+            run = assemble_run(invocation, agent, redactor, parent=parent, spans=spans)
             driver = run.async_driver()
             return run, driver.drive(run.loop(driver))
         except PromptyError as error:
@@ -271,62 +271,55 @@ def check_invocation(invocation: Invocation) -> Invocation:
     return invocation._replace(settings=_check_paused(invocation.paused, invocation.settings))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run: an agent, its inputs and settings. Assembling it connects to nothing.
+    """One run: an agent with its fallbacks, valid inputs, and the state of the loop. `assemble_run` makes it, and
+    connects to nothing.
 
-    `parent` is the run that this one is a tool of, and `lineage` are the paths of the prompts around it. `redactor`
-    masks what the run hides.
+    `parent` is the run that this one is a tool of. `redactor` masks what the run hides.
     """
 
-    def __init__(
-        self,
-        invocation: Invocation,
-        agent: PromptAgent,
-        redactor: Redactor,
-        *,
-        state: TurnState | None = None,
-        run_id: str | None = None,
-        parent: "Run | None" = None,
-        spans: RunSpans | None = None,
-    ) -> None:
-        settings, paused = invocation.settings, invocation.paused
-        self.agent: PromptAgent = agent
-        self.settings: Settings = settings
-        self.lineage: tuple[str, ...] = (*parent.lineage, str(parent.agent.path)) if parent else ()
-        self._is_priced_above = parent is not None and parent.is_priced
-        self._spans = spans
-        self.agents: list[PromptAgent] = [agent, *fallback_agents(agent, settings.fallbacks)]
-        self.redactor: Redactor = redactor
-        for one in self.agents:
-            hide_values(redactor, one)
-        if agent.trust.missing and asks_server(agent):
-            check_missing(agent)
-        self._run_tools = invocation.operation == "turn"
-        self._cache_use = _find_cache_use(agent, invocation)
-        self._stream, self._output_type = invocation.stream, invocation.output_type
-        is_promised = invocation.operation != "run" and settings.outputs_mode == "strict"
-        self._checks_outputs = is_promised and self._output_type is None and bool(agent.outputs)
-        self._details, self._given = invocation.details, {} if invocation.inputs is None else invocation.inputs
-        self._has_tools = self._run_tools or bool(agent.tools)
-        has_messages = state is not None or paused is not None or not _begins(settings)
-        self.inputs: dict[str, object] = valid_inputs(agent, invocation, has_messages=has_messages)
-        redactor.hide(list_hidden_inputs(agent, self.inputs))
-        self._context = parse_context(settings.context_budget) if settings.context_budget is not None else None
-        limited = settings.timeout is not None or settings.budget is not None
-        self.clock: Clock = Clock(settings.budget.seconds if settings.budget else None) if limited else NO_LIMIT
-        meter = partial(Meter, settings.budget, parent.state.meter if parent else None, lock=Lock())
-        if paused is not None:
-            check_policies(paused, self.hooks())
-            carry_over: Any = paused.carry_over
-            if carry_over.get("model", 0) >= len(self.agents):
-                raise PausedRefused("it was paused with a fallback that is not there now", "Pass the same fallbacks=.")
-            decisions = parse_decisions(paused, invocation.verdicts)
-            state, run_id = resumed_state(paused, decisions, meter), paused.run_id
-        self.run_id: str = run_id or token_hex(16)
-        self._opening = (
-            Opening([], 0, 0) if state else initial_messages(agent, self.inputs, invocation.inputs, settings)
-        )
-        self.state: TurnState = state or TurnState(self._opening.messages, meter=meter())
+    invocation: Invocation
+    agents: Sequence[PromptAgent]
+    inputs: dict[str, object]
+    opening: "Opening"
+    state: TurnState
+    run_id: str
+    context: Context | None
+    clock: Clock
+    redactor: Redactor
+    parent: "Run | None" = None
+    spans: RunSpans | None = None
+
+    @property
+    def agent(self) -> PromptAgent:
+        return self.agents[0]
+
+    @property
+    def settings(self) -> Settings:
+        return self.invocation.settings
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """The paths of the prompts around this one."""
+        return (*self.parent.lineage, str(self.parent.agent.path)) if self.parent else ()
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the cost is shown or limited, here or in the run that calls this prompt as a tool."""
+        settings, is_limited = self.settings, self.state.meter.limits_cost
+        if is_limited or settings.stop or settings.on_event or self.invocation.stream:
+            return True
+        return self.parent is not None and self.parent.is_priced
+
+    @property
+    def _has_tools(self) -> bool:
+        return self.invocation.operation == "turn" or bool(self.agent.tools)
+
+    @property
+    def _checks_outputs(self) -> bool:
+        is_promised = self.invocation.operation != "run" and self.settings.outputs_mode == "strict"
+        return is_promised and self.invocation.output_type is None and bool(self.agent.outputs)
 
     def sync_driver(self) -> sync.SyncDriver:
         """Connect to the models and tools, for synchronous code."""
@@ -352,8 +345,8 @@ class Run:
         return Metered(self.result(end), self.state.usage, self.state.cost, key=key)
 
     def _connect(self, driver: type[D], start: Callable[[Invocation], object], *, is_async: bool) -> D:
-        settings, spans = self.settings, self._spans
-        summary = summarizer(self._context, start, settings, self.agent.registry)
+        settings, spans = self.settings, self.spans
+        summary = summarizer(self.context, start, settings, self.agent.registry)
         if (settings.memory is None) != (settings.session_id is None):
             raise RequestError("memory and session_id belong together", "Pass both, or neither.")
         host = Host(self.redactor, settings, summary, spans) if spans or _has_callbacks(settings) else NO_HOST
@@ -367,7 +360,7 @@ class Run:
                     self.inputs,
                     run_id=self.run_id,
                     redactor=self.redactor,
-                    run_tools=self._run_tools,
+                    run_tools=self.invocation.operation == "turn",
                     run=self,
                     emit=host.emit,
                     spans=spans,
@@ -386,12 +379,12 @@ class Run:
             redactor=self.redactor,
             cancel=settings.cancel,
             spans=spans,
-            streaming=self._stream,
+            streaming=self.invocation.stream,
         )
 
     def loop(self, driver: Driver) -> Loop[Done | Paused]:
         """Return the loop of the run, for the driver that will perform its effects."""
-        observed = self._stream or self._spans is not None or self.settings.on_event is not None
+        observed = self.invocation.stream or self.spans is not None or self.settings.on_event is not None
         bases = [target.base for target in driver.targets]
         return run_loop(self.plan(bases, self.hooks(), observed=observed), self.state)
 
@@ -400,8 +393,9 @@ class Run:
         waits."""
         if isinstance(end, Paused):
             return end
-        if not self._details:
+        if not self.invocation.details:
             return end.result
+        given = self.invocation.inputs or {}
         reply = self.state.last_reply or Reply()
         return Result(
             value=end.result,
@@ -414,27 +408,19 @@ class Run:
             provider_calls=end.provider_calls,
             _cost=end.cost,
             _replies=tuple(self.state.meter.replies),
-            _sensitive=tuple(self._given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),
+            _sensitive=tuple(given.get(one.name, one.default) for one in self.agent.inputs if one.sensitive),
         )
 
     def hooks(self) -> Hooks:
         """Return the functions of the host that the loop calls."""
-        settings = self.settings
-        if not _has_callbacks(settings):
-            return NO_HOOKS
-        return Hooks(
-            gate=settings.gate is not None,
-            guardrails=settings.guardrails.kinds() if settings.guardrails else frozenset(),
-            summary=bool(self._context and self._context.summary),
-            steering=settings.steering is not None,
-        )
+        return _list_hooks(self.settings, self.context)
 
     def plan(self, bases: Sequence[RequestBase], hooks: Hooks, *, observed: bool = True) -> Plan:
         """Return the plan of the run. It has no side effects."""
         if not self.settings.provider_tools:
             refuse_provider_tools(bases)
-        session_id = self.settings.session_id
-        history_at, new_from = self._opening.history_at, self._opening.new_from
+        invocation, session_id = self.invocation, self.settings.session_id
+        history_at, new_from = self.opening.history_at, self.opening.new_from
         return Plan(
             run_id=self.run_id,
             choices=[
@@ -442,25 +428,19 @@ class Run:
                 for agent, base in zip(self.agents, bases, strict=True)
             ],
             settings=self.settings,
-            finish=result_maker(self.agent, self._output_type, bases[0].output if self._checks_outputs else None),
+            finish=result_maker(self.agent, invocation.output_type, bases[0].output if self._checks_outputs else None),
             hooks=hooks,
             keeps_refusals=self._checks_outputs,
-            run_tools=self._run_tools,
+            run_tools=invocation.operation == "turn",
             session=None
             if session_id is None
             else SessionPlan(id=session_id, history_at=history_at, new_from=new_from),
-            context=self._context,
-            stream=self._stream,
+            context=self.context,
+            stream=invocation.stream,
             has_tools=self._has_tools,
             observed=observed,
-            cache_use=self._cache_use,
+            cache_use=_find_cache_use(self.agent, invocation),
         )
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether the cost is shown or limited, here or in the run that calls this prompt as a tool."""
-        settings, is_limited = self.settings, self.state.meter.limits_cost
-        return bool(is_limited or settings.stop or settings.on_event or self._stream) or self._is_priced_above
 
     def _price(self, agent: PromptAgent) -> Price:
         """Return the price of answers. Unless someone can see the cost, skip the lookup: it takes longer than a tool
@@ -468,6 +448,73 @@ class Run:
         if self.is_priced:
             return get_pricer(agent, required=self.state.meter.limits_cost)
         return _no_price
+
+
+def assemble_run(
+    invocation: Invocation,
+    agent: PromptAgent,
+    redactor: Redactor,
+    *,
+    state: TurnState | None = None,
+    run_id: str | None = None,
+    parent: Run | None = None,
+    spans: RunSpans | None = None,
+) -> Run:
+    """Return the run of a call, or of a turn that continues with a `state`. It connects to nothing."""
+    settings, paused = invocation.settings, invocation.paused
+    agents = [agent, *fallback_agents(agent, settings.fallbacks)]
+    for one in agents:
+        hide_values(redactor, one)
+    if agent.trust.missing and asks_server(agent):
+        check_missing(agent)
+    has_messages = state is not None or paused is not None or not _begins(settings)
+    inputs = valid_inputs(agent, invocation, has_messages=has_messages)
+    redactor.hide(list_hidden_inputs(agent, inputs))
+    context = parse_context(settings.context_budget) if settings.context_budget is not None else None
+    clock = _start_clock(settings)
+    meter = partial(Meter, settings.budget, parent.state.meter if parent else None, lock=Lock())
+    if paused is not None:
+        check_policies(paused, _list_hooks(settings, context))
+        state, run_id = _resume(paused, invocation.verdicts, agents, meter), paused.run_id
+    opening = Opening([], 0, 0) if state else initial_messages(agent, inputs, invocation.inputs, settings)
+    return Run(
+        invocation=invocation,
+        agents=agents,
+        inputs=inputs,
+        opening=opening,
+        state=state or TurnState(opening.messages, meter=meter()),
+        run_id=run_id or token_hex(16),
+        context=context,
+        clock=clock,
+        redactor=redactor,
+        parent=parent,
+        spans=spans,
+    )
+
+
+def _resume(paused: Paused, verdicts: object, agents: Sequence[PromptAgent], meter: Callable[..., Meter]) -> TurnState:
+    """Return the state of a paused turn, with the verdicts on its calls."""
+    carry_over: Any = paused.carry_over
+    if carry_over.get("model", 0) >= len(agents):
+        raise PausedRefused("it was paused with a fallback that is not there now", "Pass the same fallbacks=.")
+    return resumed_state(paused, parse_decisions(paused, verdicts), meter)
+
+
+def _start_clock(settings: Settings) -> Clock:
+    if settings.timeout is None and settings.budget is None:
+        return NO_LIMIT
+    return Clock(settings.budget.seconds if settings.budget else None)
+
+
+def _list_hooks(settings: Settings, context: Context | None) -> Hooks:
+    if not _has_callbacks(settings):
+        return NO_HOOKS
+    return Hooks(
+        gate=settings.gate is not None,
+        guardrails=settings.guardrails.kinds() if settings.guardrails else frozenset(),
+        summary=bool(context and context.summary),
+        steering=settings.steering is not None,
+    )
 
 
 def _find_cache_use(agent: PromptAgent, invocation: Invocation) -> CacheUse | None:

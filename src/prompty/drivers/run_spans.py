@@ -253,7 +253,7 @@ class RunSpans:
             is_kind = tool is not None and isinstance(tool.handler, KindRunner)
             sensitive = tool.handler.tool.sensitive if is_kind else self._sensitive.get(call.name)  # type: ignore[union-attr]  # `is_kind` says so
             if sensitive and isinstance(arguments := _read_json(call.arguments), dict):
-                self.span.hide(value for name, value in arguments.items() if name in sensitive)
+                self.span.hide([value for name, value in arguments.items() if name in sensitive])
 
     def _begin_tool(self, call: ToolCall) -> Span:
         tool = self._tools.get(call.name)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict, cast
 from pydantic import TypeAdapter
 from typing_extensions import Doc
 
-from prompty.drivers.run import Invocation, Run, check_invocation, find_call_changes
+from prompty.drivers.run import Invocation, Run, assemble_run, check_invocation, find_call_changes
 from prompty.drivers.run_spans import RunSpans
 from prompty.drivers.target import resolve_base
 from prompty.durable.envelope import digest, seal, unseal
@@ -256,7 +256,7 @@ def _assemble(
     if changes := find_call_changes(agent, invocation, agent.trust):
         agent = agent.model_copy(update=changes)
     redactor = spans.redactor if spans else Redactor()
-    return Run(invocation, agent, redactor, state=state, run_id=record.run_id, spans=spans)
+    return assemble_run(invocation, agent, redactor, state=state, run_id=record.run_id, spans=spans)
 
 
 def _get_secret(name: str, key: str, secrets: Secrets) -> str:

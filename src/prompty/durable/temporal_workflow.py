@@ -124,7 +124,7 @@ async def turn(
 
 def _to_data(agent: PromptAgent) -> Json:
     """Return an agent that was built in code. One that was loaded from a file has its secrets in it."""
-    if agent.path is not None or any(secrets_in(agent)) or list_bound_values(agent):
+    if agent.path is not None or any(secrets_in(agent)) or any(list_bound_values(agent.tools)):
         raise RequestError(
             "the history of a workflow cannot hold this agent: it was loaded from a file, or has a secret",
             "Pass the path of its file, which a worker loads.",

@@ -67,8 +67,9 @@ class Meter:
         self._budget, self._parent = budget, parent
         self._has_answers = has_answers
         self._tree: _Tree = parent._tree if parent else _Tree(lock or nullcontext())
-        self.is_limited: bool = any(one.tokens is not None or one.cost is not None for one in self._budgets())
-        self.limits_cost: bool = any(one.cost is not None for one in self._budgets())
+        budgets = [meter._budget for meter in self._line() if meter._budget is not None]
+        self.is_limited: bool = any(one.tokens is not None or one.cost is not None for one in budgets)
+        self.limits_cost: bool = any(one.cost is not None for one in budgets)
 
     def _line(self) -> "Iterator[Meter]":
         """Yield this meter and those above it."""
@@ -76,9 +77,6 @@ class Meter:
         while meter is not None:
             yield meter
             meter = meter._parent
-
-    def _budgets(self) -> Iterator[Budget]:
-        return (meter._budget for meter in self._line() if meter._budget is not None)
 
     def count(self, agent: PromptAgent, reply: Reply, cost: Decimal | None) -> None:
         """Count an answer, or a piece of one. If the cost of one is unknown, so is that of the runs above it."""
@@ -104,7 +102,8 @@ class Meter:
     def _add(self, usage: Usage, cost: Decimal | None) -> None:
         is_known = cost is not None and (self.cost is not None or not self._has_answers)
         self.cost = (self.cost or Decimal()) + cost if is_known and cost is not None else None
-        self.usage, self._has_answers = self.usage + usage, True
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
+        self._has_answers = True
 
     def used(self) -> Json:
         """Return what was used as JSON, for a process that performs a part of the run."""

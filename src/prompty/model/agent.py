@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -16,7 +16,7 @@ from prompty.model.connection import Connection
 from prompty.model.definition import Definition
 from prompty.model.property import Properties, Property
 from prompty.model.request import OutputSchema
-from prompty.model.tool import DeclaredTools, bind_inputs
+from prompty.model.tool import DeclaredTools, ToolDefinition, bind_inputs
 from prompty.model.trust import HOST_BUILT, FieldPath, Trust
 from prompty.registry import AGENT_PICKLER, DEFAULT, Registry, import_object
 from prompty.safety.html import to_text, write_table
@@ -270,27 +270,40 @@ _URL_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def secrets_in(agent: PromptAgent) -> Iterator[str]:
-    """Yield an agent's secrets.
+    """Return an iterator of an agent's secrets. It does not keep the agent and its registry.
 
     These are the credentials of its connections, defaults and options whose name looks like a credential, the values
     that its file got from such variables, and those of the `.env` file that its registry has read.
     """
-    yield from agent.trust.secrets
-    yield from (value for name, value in agent.registry.dotenv.items() if is_credential_name(name))
-    yield from leaves([declared.default for declared in agent.inputs if is_credential_name(declared.name)])
-    for tool in (agent.model, *agent.tools):
-        yield from _credentials(getattr(tool, "connection", None))
-    yield from _named_secrets(agent.metadata.get("fallbacks"))
-    for tool in agent.tools:
+    return _find_secrets(
+        agent.trust.secrets, agent.registry.dotenv, agent.inputs, agent.model, agent.tools, agent.metadata
+    )
+
+
+def _find_secrets(
+    read: Iterable[str],
+    dotenv: Mapping[str, str],
+    inputs: Iterable[Property],
+    model: Model,
+    tools: Sequence[ToolDefinition],
+    metadata: Mapping[str, Any],
+) -> Iterator[str]:
+    yield from read
+    yield from (value for name, value in dotenv.items() if is_credential_name(name))
+    yield from leaves([declared.default for declared in inputs if is_credential_name(declared.name)])
+    for owner in (model, *tools):
+        yield from _credentials(getattr(owner, "connection", None))
+    yield from _named_secrets(metadata.get("fallbacks"))
+    for tool in tools:
         options = getattr(tool, "options", None) or {}
         yield from leaves([value for name, value in options.items() if is_credential_name(name)])
 
 
-def list_bound_values(agent: PromptAgent) -> list[str]:
-    """Return the values that tools bind. They are masked in the runs of this agent, and not in those of others: a value
+def list_bound_values(tools: Iterable[ToolDefinition]) -> Iterator[str]:
+    """Yield the values that tools bind. They are masked in the runs of their agent, and not in those of others: a value
     may be a common word."""
-    values = (binding.value for tool in agent.tools for binding in tool.bindings.values() if binding.value)
-    return [*leaves([value.get_secret_value() for value in values])]
+    values = (binding.value for tool in tools for binding in tool.bindings.values() if binding.value)
+    yield from leaves([value.get_secret_value() for value in values])
 
 
 def create_redactor(agent: PromptAgent) -> Redactor:
@@ -302,12 +315,9 @@ def create_redactor(agent: PromptAgent) -> Redactor:
 
 def hide_values(redactor: Redactor, agent: PromptAgent) -> None:
     """Hide an agent's secrets, and the values that its tools bind."""
-    redactor.hide(_list_hidden(agent))  # at once: a redactor that is kept must not keep the agent and its registry
-
-
-def _list_hidden(agent: PromptAgent) -> Iterator[str]:
-    yield from (secret for secret in secrets_in(agent) if len(secret) >= SHORTEST_SECRET)
-    yield from list_bound_values(agent)
+    redactor.hide(secrets_in(agent), shortest=SHORTEST_SECRET)
+    if agent.tools:
+        redactor.hide(list_bound_values(agent.tools))
 
 
 def _named_secrets(value: object) -> Iterator[str]:

@@ -296,7 +296,7 @@ def record_inputs(span: Span, agent: PromptAgent, inputs: Mapping[str, object] |
     given = dict(inputs or {})
     hidden = list_hidden_inputs(agent, given)
     for interceptor in interceptors:
-        interceptor.hide([*hidden, *list_bound_values(agent)])
+        interceptor.hide([*hidden, *list_bound_values(agent.tools)])
     if not span.live:
         return
     hide_values(span.trace.redactor, agent)

@@ -49,9 +49,10 @@ class Origin(NamedTuple):
         return _is_loopback(self.host)
 
 
+@lru_cache(maxsize=1024)  # each call to a model asks
 def _is_loopback(host: str) -> bool:
-    if ":" not in host and not host[-1:].isdigit():  # not an address: each call to a model asks
-        return host == "localhost"
+    if host == "localhost":
+        return True
     try:
         address = ip_address(host)
     except ValueError:

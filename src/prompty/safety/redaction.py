@@ -100,7 +100,7 @@ class Redactor:
         self, values: Iterable[object] = (), *, shortest: int = SHORTEST_NAMED, parent: "Redactor | None" = None
     ) -> None:
         self._parent = parent
-        self._hidden: list[tuple[tuple[object, ...], int]] = []  # values whose texts are not listed yet
+        self._hidden: list[tuple[Iterable[object], int]] = []  # read when a text is masked: most runs mask none
         self._values: set[str] = set()
         self._lock = Lock()
         self._own_changes = 0
@@ -121,10 +121,10 @@ class Redactor:
         """Mask the texts and numbers in these values from now on, including in JSON.
 
         A value is masked only where no other letter or digit continues it, and not if it is shorter than `shortest`: a
-        customer called "1" would blank every number.
+        customer called "1" would blank every number. An iterator is read when a text is masked.
         """
-        if kept := tuple(values):
-            self._hidden.append((kept, shortest))
+        if values:
+            self._hidden.append((values, shortest))
             self._own_changes += 1
 
     def mask(self, text: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import cast
 
 from prompty.batches.job import BatchJob
-from prompty.drivers.run import Invocation, Run
+from prompty.drivers.run import Invocation, assemble_run
 from prompty.drivers.target import HttpTarget, describe_failure, resolve_base, resolve_target
 from prompty.errors import ModelError, PromptyError, RequestError
 from prompty.loop.effects import CallModel, Emit, Loop
@@ -76,7 +76,7 @@ class RowCalls:
 
     def _start(self, inputs: Mapping[str, object]) -> Loop[Done | Paused]:
         invocation = Invocation(operation="invoke", source=self.agent, inputs=inputs, settings=self._settings)
-        run = Run(invocation, self.agent, Redactor(parent=current_redactor()))
+        run = assemble_run(invocation, self.agent, Redactor(parent=current_redactor()))
         bases = [self.target.base, *(resolve_base(agent) for agent in run.agents[1:])]
         return run_loop(run.plan(bases, run.hooks(), observed=False), run.state)
 
