@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from prompty import invoke, loads, trace_to, turn
+from prompty import PromptAgent, invoke, loads, trace_to, turn
 from prompty.analysis.check import check_text
 from prompty.analysis.explain import explain
 from prompty.errors import LoadError
@@ -84,10 +84,9 @@ def test_the_log_of_the_http_library_has_no_credentials(caplog: pytest.LogCaptur
     with Server() as server:
         server.answer(json_reply(Chat().whole("Hello")))
         host = server.url.removeprefix("http://")
-        agent = loads(
-            prompt(f"http://ada:{PASSWORD}@{host}/v1?access={ACCESS}"),
-            env={"SOME_NAME": "x"},
-            env_allowed=["SOME_NAME"],
+        connection = {"kind": "anonymous", "endpoint": f"http://ada:{PASSWORD}@{host}/v1?access={ACCESS}"}
+        agent = PromptAgent.model_validate(
+            {"model": {"id": "m", "connection": connection}, "instructions": "user:\nHi"}
         )
         assert invoke(agent) == "Hello"
         close_clients()

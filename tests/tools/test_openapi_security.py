@@ -9,7 +9,8 @@ import pytest
 from prompty.errors import ToolError
 from prompty.openapi import allow
 from prompty.registry import Registry
-from prompty.tools.openapi.client import Permissions, is_public, parse_url
+from prompty.safety.origins import is_public
+from prompty.tools.openapi.client import Permissions, parse_url
 from tests.loopback import Server, json_reply, reply
 from tests.tools.openapi_parts import (
     KEY,

@@ -9,6 +9,7 @@ import pytest
 from prompty import invoke, invoke_async
 from prompty.errors import ModelError
 from prompty.model.request import WireRequest
+from prompty.providers import endpoint as endpoints
 from prompty.providers.endpoint import create_endpoint
 from prompty.providers.http.client import AsyncHttpTransport, AsyncPool, HttpTransport, Pool
 from tests.loopback import Hold, Server
@@ -63,9 +64,11 @@ def test_a_server_that_reads_nothing_costs_no_more_than_the_timeout(way: str) ->
         large = WireRequest(path="/", body={"text": "x" * 30_000_000}, headers={}, timeout=TIMEOUT)
 
         async def send() -> bytes:
-            return await AsyncHttpTransport(endpoint, AsyncPool(url), lambda: asyncio.sleep(0)).send(large)
+            return await AsyncHttpTransport(endpoint, AsyncPool(endpoints.Server(url)), lambda: asyncio.sleep(0)).send(
+                large
+            )
 
         start = time.monotonic()
         with pytest.raises(ModelError, match="in time"):
-            HttpTransport(endpoint, Pool(url)).send(large) if way == "sync" else asyncio.run(send())
+            HttpTransport(endpoint, Pool(endpoints.Server(url))).send(large) if way == "sync" else asyncio.run(send())
         assert time.monotonic() - start < (TIMEOUT + LATE) * time_factor()

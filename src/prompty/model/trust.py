@@ -16,7 +16,16 @@ from pydantic.alias_generators import to_snake
 
 from prompty.errors import RequestError
 from prompty.model.tool import KNOWN_TOOL_KINDS
-from prompty.safety.origins import TRUST_VARIABLE, Origin, TextOrigin, is_built_in, parse_origin, parse_trusted
+from prompty.safety.origins import (
+    TRUST_VARIABLE,
+    Origin,
+    TextOrigin,
+    find_endpoint_fault,
+    find_private,
+    is_built_in,
+    parse_origin,
+    parse_trusted,
+)
 from prompty.safety.redaction import is_credential_name, mask_url
 
 FieldPath = tuple[str | int, ...]
@@ -235,6 +244,16 @@ class Target(NamedTuple):
         return bool(listed) and origin in read_trusted(str(listed))
 
     @property
+    def needs_public(self) -> bool:
+        """Whether the server must have a public address: only the file, or a `.env` file, names it."""
+        origin = parse_origin(self.endpoint)
+        if origin is None or origin.is_loopback or self.prefixes or is_built_in(origin, self.hosts):
+            return False
+        if self.address is not None and self.address.source is TextOrigin.ENVIRONMENT:
+            return False
+        return not self.trusts(origin)
+
+    @property
     def is_named_by_file(self) -> bool:
         if self.address or self.prefixes:
             return False
@@ -248,9 +267,21 @@ def refuse_address(target: Target) -> Refusal | None:
     if origin is None:
         cause = f"the endpoint '{mask_url(target.endpoint)}' is not an absolute http(s) URL"
         return Refusal(cause, "Write it with its scheme, in ASCII, like https://host/v1 or http://localhost:8080/v1.")
-    if origin.scheme == "https" or origin.is_loopback or target.trusts(origin):
+    if fault := find_endpoint_fault(target.endpoint):
+        cause = f"the endpoint '{mask_url(target.endpoint)}' has {fault}"
+        return Refusal(cause, "Write an origin and a path, like https://host/v1.")
+    if origin.is_loopback:
         return None
-    return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {_trust(origin)}")
+    if origin.scheme != "https" and not target.trusts(origin):
+        return Refusal(f"{origin} is neither https nor on this machine", f"Write https://…. {_trust(origin)}")
+    return refuse_private(origin, [origin.host]) if origin.is_address and target.needs_public else None
+
+
+def refuse_private(origin: Origin, addresses: Iterable[str]) -> Refusal | None:
+    """Return why no request may go to an origin with these addresses, if it needs public ones."""
+    if private := find_private(addresses):
+        return Refusal(f"{origin} has the address {private}, which is not public", f"If you trust it, {_trust(origin)}")
+    return None
 
 
 def refuse_credential(

@@ -266,6 +266,15 @@ def find_target(agent: PromptAgent, hosts: tuple[str, ...]) -> Target:
     return Target(endpoint, address, hosts, find_own_prefixes(endpoint), trusted, registered)
 
 
+def needs_public_address(agent: PromptAgent, hosts: tuple[str, ...]) -> bool:
+    """Return True if requests of the agent may go to public addresses only: its file alone names the server."""
+    endpoint = getattr(agent.model.connection, "endpoint", None)
+    if not endpoint or not agent.trust.from_file:
+        return False
+    origin = parse_origin(endpoint)
+    return bool(origin and not origin.is_loopback) and find_target(agent, hosts).needs_public
+
+
 def check_environment_url(agent: PromptAgent, variable: str, url: str) -> None:
     """Raise RequestError if the environment names a base URL without https that the host does not list, or if the keys
     of the connection do not belong to it."""

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from prompty.errors import RequestError
@@ -35,9 +36,22 @@ class Endpoint:
     route: Callable[[str, str], str] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
+    @property
+    def origin(self) -> str:
+        """The part of the base URL that decides where to connect."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
     def get_url(self, path: str, model: str) -> str:
         """Return the URL of a request."""
         return append_path(self.base_url, self.route(path, model) if self.route else path)
+
+
+class Server(NamedTuple):
+    """Where connections go: an origin, and whether it must have a public address."""
+
+    origin: str
+    is_public: bool = False
 
 
 def create_endpoint(

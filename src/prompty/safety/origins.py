@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 TRUST_VARIABLE = "PROMPTY_TRUSTED_ENDPOINTS"
 # Azure's hosts, where anyone can have a resource.
@@ -21,6 +21,10 @@ _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
 # the first half and another one all.
 _NETLOC = re.compile(r"(?:[^\[\]@]*@)?(?:\[[^\[\]]*\](?::\d*)?|[^\[\]]*)")
 _SEPARATORS = re.compile(r"[\s,]+")
+_TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
+# Not public, although some versions of Python call them global: IPv4-compatible addresses, local
+# translation, documentation, segment routing and site-local addresses.
+_SPECIAL = [ip_network(text) for text in ("::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")]
 
 
 class TextOrigin(IntEnum):
@@ -47,6 +51,11 @@ class Origin(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         return _is_loopback(self.host)
+
+    @property
+    def is_address(self) -> bool:
+        """True if the host is an address in place of a name."""
+        return ":" in self.host or self.host.replace(".", "").isdigit()
 
 
 @lru_cache(maxsize=1024)  # each call to a model asks
@@ -77,6 +86,40 @@ def parse_origin(url: str) -> Origin | None:
     if not _NETLOC.fullmatch(parts.netloc):
         return None
     return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
+
+
+@lru_cache(maxsize=1024)  # each call to a model asks
+def find_endpoint_fault(endpoint: str) -> str | None:
+    """Return what an endpoint has beyond an origin and a path, or None.
+
+    With a fragment, a query or `..`, it would choose the whole URL of a request: the path of the API is appended to it.
+    """
+    parts = urlsplit(endpoint)
+    if "#" in endpoint:
+        return "a fragment"
+    if any(unquote(part).partition(";")[0] in (".", "..") for part in parts.path.split("/")):
+        return "`.` or `..` in its path"
+    if "?" in endpoint and {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} != {"api-version"}:
+        return "a query other than `api-version`"
+    return None
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Return True for a public address. An embedded IPv4 address decides."""
+    if isinstance(address, IPv6Address):
+        embedded = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if address in _TRANSLATED:
+            embedded = IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is not None:
+            return is_public(embedded)
+        if any(address in network for network in _SPECIAL):
+            return False
+    return address.is_global and not address.is_multicast
+
+
+def find_private(addresses: Iterable[str]) -> str | None:
+    """Return the first address that is not public, or None."""
+    return next((text for text in addresses if not is_public(ip_address(text.partition("%")[0]))), None)
 
 
 def parse_trusted(endpoints: str | tuple[str, ...]) -> frozenset[Origin]:

@@ -95,4 +95,4 @@ def _write_client_headers(connection: Any, request: WireRequest) -> Mapping[str,
 SDK = SdkClients(
     package="anthropic", sync_class="Anthropic", async_class="AsyncAnthropic", headers=_write_client_headers
 )
-TRANSPORTS = Transports(find_endpoint, SDK)
+TRANSPORTS = Transports(find_endpoint, HOSTS, SDK)

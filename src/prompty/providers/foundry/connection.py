@@ -206,4 +206,4 @@ def preview(agent: PromptAgent, api: Api) -> RequestPreview:
     )
 
 
-TRANSPORTS = Transports(find_endpoint, SDK)
+TRANSPORTS = Transports(find_endpoint, HOSTS, SDK)

@@ -24,10 +24,10 @@ import httpcore2
 from prompty.certificates import find_tls_files, load_certificates
 from prompty.errors import ModelError, PromptyError, mask_error
 from prompty.model.request import Content, WireRequest
-from prompty.providers.endpoint import Endpoint
+from prompty.providers.endpoint import Endpoint, Server
 from prompty.providers.http.failures import answer_error, connection_error, timeout_error
 from prompty.providers.http.network import AsyncNetwork, Deadline, Network, Unread
-from prompty.safety.origins import parse_origin
+from prompty.safety.origins import Origin, parse_origin
 from prompty.safety.redaction import SHORTEST_SECRET, Redactor, current_redactor, hide_secrets, mask_secrets
 from prompty.wire.json_bytes import write_bytes
 
@@ -116,12 +116,14 @@ class _Pool(Generic[Connection]):
 
     is_busy = False  # closing it leaves calls under way alone
 
-    def __init__(self, origin: str, pool: Callable[..., Any], network: object) -> None:
-        self.url: httpcore2.URL = httpcore2.URL(origin)
-        self.host: str = origin.partition("://")[2]
+    def __init__(self, server: Server, pool: Callable[..., Any], connect: Callable[[Origin | None], object]) -> None:
+        self.url: httpcore2.URL = httpcore2.URL(server.origin)
+        self.host: str = server.origin.partition("://")[2]
         self.idle: _IdleConnections[Connection] = _IdleConnections()
         self._origin: httpcore2.Origin = self.url.origin
-        certificates, proxy = load_certificates(find_tls_files()), _find_proxy(origin)
+        certificates, proxy = load_certificates(find_tls_files()), _find_proxy(server.origin)
+        # A proxy finds the address of a name by itself.
+        network = connect(parse_origin(server.origin) if server.is_public and proxy is None else None)
         self.secrets: tuple[str, ...] = _find_password(proxy)
         self._factory = pool(
             ssl_context=certificates, keepalive_expiry=KEEP_ALIVE, proxy=proxy, network_backend=network
@@ -136,8 +138,8 @@ class _Pool(Generic[Connection]):
 class Pool(_Pool[httpcore2.ConnectionInterface]):
     """Connections to one origin for synchronous code, shared by all threads."""
 
-    def __init__(self, origin: str) -> None:
-        super().__init__(origin, httpcore2.ConnectionPool, Network())
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, httpcore2.ConnectionPool, Network)
 
     def take(self) -> httpcore2.ConnectionInterface:
         """Return a connection that no other call uses."""
@@ -162,8 +164,8 @@ class Pool(_Pool[httpcore2.ConnectionInterface]):
 class AsyncPool(_Pool[httpcore2.AsyncConnectionInterface]):
     """Connections to one origin for one event loop."""
 
-    def __init__(self, origin: str) -> None:
-        super().__init__(origin, httpcore2.AsyncConnectionPool, AsyncNetwork())
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, httpcore2.AsyncConnectionPool, AsyncNetwork)
 
     async def take(self) -> httpcore2.AsyncConnectionInterface:
         """Return a connection that no other call uses."""
@@ -183,12 +185,6 @@ class AsyncPool(_Pool[httpcore2.AsyncConnectionInterface]):
         self.idle.is_closed = True
         while connection := self.idle.take():
             await connection.aclose()
-
-
-def find_origin(url: str) -> str:
-    """Return the part of a URL that decides where it connects to."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 class EndpointClient:

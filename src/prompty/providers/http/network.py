@@ -9,16 +9,21 @@ that end where a response can end. What is left then came unasked, and its conne
 
 import asyncio
 import re
+import socket
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import httpcore2
 
+from prompty.model.trust import refuse_private
+from prompty.safety.origins import Origin
+
 MAX_SILENCE = 600.0  # seconds without a byte
 MAX_CONNECT = 10.0
+_MAX_ADDRESSES = 3  # of a name
 _READ_SIZE = 1024 * 1024  # more than asyncio ever receives at once, so that anyio's stream keeps nothing back
 _WRITE_SIZE = 64 * 1024  # bytes between two checks of the deadline
 # anyio's TLS stream takes 64 KiB at a time from its socket stream, and a record has up to 16 KiB. After less than the
@@ -144,7 +149,10 @@ class Unread:
 
 
 class Network(httpcore2.SyncBackend):
-    """Connects for synchronous code."""
+    """Connects for synchronous code. With an `origin`, it connects to public addresses of that one only."""
+
+    def __init__(self, origin: Origin | None = None) -> None:
+        self._origin = origin
 
     def connect_tcp(
         self,
@@ -154,8 +162,32 @@ class Network(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: SocketOptions = None,
     ) -> httpcore2.NetworkStream:
-        left = _get_left(timeout, MAX_CONNECT)
-        return Stream(super().connect_tcp(host, port, left, local_address, socket_options))
+        for is_last, address in self._find_addresses(host, port):
+            left = _get_left(timeout, MAX_CONNECT)
+            try:
+                return Stream(super().connect_tcp(address, port, left, local_address, socket_options))
+            except httpcore2.ConnectError:
+                if is_last:
+                    raise
+        raise httpcore2.ConnectError("the host has no address")
+
+    def _find_addresses(self, host: str, port: int) -> list[tuple[bool, str]]:
+        """Return where to connect, and whether it is the last of these addresses."""
+        if self._origin is None:
+            return [(True, host)]
+        try:
+            return _check_addresses(self._origin, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(str(error)) from error
+
+
+def _check_addresses(origin: Origin, found: Sequence[tuple[Any, ...]]) -> list[tuple[bool, str]]:
+    """Return the addresses of an origin, which must be public. The name is not resolved again: it may have another one
+    by then."""
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))[:_MAX_ADDRESSES]
+    if refusal := refuse_private(origin, addresses):
+        raise refusal.as_error()
+    return [(address == addresses[-1], address) for address in addresses]
 
 
 class _Buffered(Generic[Inner]):
@@ -209,7 +241,10 @@ class Stream(_Buffered[httpcore2.NetworkStream], httpcore2.NetworkStream):
 
 
 class AsyncNetwork(httpcore2.AnyIOBackend):
-    """Connects for asyncio."""
+    """Connects for asyncio. With an `origin`, it connects to public addresses of that one only."""
+
+    def __init__(self, origin: Origin | None = None) -> None:
+        self._origin = origin
 
     async def connect_tcp(
         self,
@@ -219,8 +254,26 @@ class AsyncNetwork(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: SocketOptions = None,
     ) -> httpcore2.AsyncNetworkStream:
-        left = _get_left(timeout, MAX_CONNECT)
-        return AsyncStream(await super().connect_tcp(host, port, left, local_address, socket_options))
+        for is_last, address in await self._find_addresses(host, port, timeout):
+            left = _get_left(timeout, MAX_CONNECT)
+            try:
+                return AsyncStream(await super().connect_tcp(address, port, left, local_address, socket_options))
+            except httpcore2.ConnectError:
+                if is_last:
+                    raise
+        raise httpcore2.ConnectError("the host has no address")
+
+    async def _find_addresses(self, host: str, port: int, timeout: float | None) -> list[tuple[bool, str]]:
+        if self._origin is None:
+            return [(True, host)]
+        try:
+            async with asyncio.timeout(_get_left(timeout, MAX_CONNECT)):
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            kind = httpcore2.ConnectTimeout if isinstance(error, TimeoutError) else httpcore2.ConnectError
+            raise kind(str(error)) from error
+        return _check_addresses(self._origin, found)
 
 
 class AsyncStream(_Buffered[httpcore2.AsyncNetworkStream], httpcore2.AsyncNetworkStream):

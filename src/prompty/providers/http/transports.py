@@ -8,7 +8,8 @@ from types import ModuleType
 from prompty.model.agent import PromptAgent
 from prompty.model.connection import ReferenceConnection
 from prompty.providers import AsyncTransport, Transport
-from prompty.providers.endpoint import Endpoint
+from prompty.providers.credentials import needs_public_address
+from prompty.providers.endpoint import Endpoint, Server
 from prompty.providers.sdk import AsyncSdkTransport, SdkClients, SdkTransport
 
 
@@ -16,11 +17,12 @@ from prompty.providers.sdk import AsyncSdkTransport, SdkClients, SdkTransport
 class Transports:
     """The transports of one provider.
 
-    `find_endpoint` returns the endpoint of an agent. With `sdk`, a connection of kind `reference` uses a client that
-    the host has registered.
+    `find_endpoint` returns the endpoint of an agent, and `hosts` are the provider's. With `sdk`, a connection of kind
+    `reference` uses a client that the host has registered.
     """
 
     find_endpoint: Callable[[PromptAgent], Endpoint]
+    hosts: tuple[str, ...] = ()
     sdk: SdkClients | None = None
 
     def get(self, agent: PromptAgent) -> Transport:
@@ -33,7 +35,7 @@ class Transports:
             own_transport: Transport = _load_own_client().OwnTransport(endpoint, own)
             return own_transport
         http = _load_client()
-        transport: Transport = http.HttpTransport(endpoint, clients.get(http.find_origin(endpoint.base_url), http.Pool))
+        transport: Transport = http.HttpTransport(endpoint, clients.get(self._find_server(agent, endpoint), http.Pool))
         return transport
 
     def get_async(self, agent: PromptAgent) -> AsyncTransport:
@@ -46,9 +48,13 @@ class Transports:
             own_transport: AsyncTransport = _load_own_client().AsyncOwnTransport(endpoint, own)
             return own_transport
         http = _load_client()
-        pool = clients.get(http.find_origin(endpoint.base_url), http.AsyncPool)
+        pool = clients.get(self._find_server(agent, endpoint), http.AsyncPool)
         transport: AsyncTransport = http.AsyncHttpTransport(endpoint, pool, clients.admit)
         return transport
+
+    def _find_server(self, agent: PromptAgent, endpoint: Endpoint) -> Server:
+        """Return the server of an agent's requests, whose connections they share."""
+        return Server(endpoint.origin, needs_public_address(agent, self.hosts))
 
 
 def _load_own_client() -> ModuleType:

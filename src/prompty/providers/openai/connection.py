@@ -62,4 +62,4 @@ def find_server(agent: PromptAgent) -> Profile:
     return find_profile(find_url(agent, _VARIABLES))
 
 
-TRANSPORTS = Transports(find_endpoint, SDK)
+TRANSPORTS = Transports(find_endpoint, HOSTS, SDK)

@@ -10,22 +10,18 @@ import socket
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from prompty.certificates import find_tls_files, load_certificates
 from prompty.errors import ToolError
-from prompty.safety.origins import Origin, parse_origin
+from prompty.safety.origins import Origin, is_public, parse_origin
 from prompty.tools.calls import ReportedFailure
 from prompty.tools.openapi.request import HttpRequest
 from prompty.version import __version__
 
-_TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
-# Not public, although some versions of Python call them global: IPv4-compatible addresses, local
-# translation, documentation, segment routing and site-local addresses.
 _PUBLIC = "8.8.8.8"  # for any address that is public
-_SPECIAL = [ip_network(text) for text in ("::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")]
 TIMEOUT_SECONDS = 30.0
 MAX_RESPONSE_BYTES = 1_000_000
 _MAX_ADDRESSES = 3
@@ -102,14 +98,13 @@ class Permissions:
     def check_name(self, url: Url) -> None:
         """Raise `ToolError` unless the host is allowed, for a client that finds the address of a name by itself."""
         origin = Origin(url.scheme, url.host, url.port)
-        is_address = url.host.replace(".", "").isdigit() or ":" in url.host
-        self.check(url, [url.host] if is_address else ["127.0.0.1"] if origin.is_loopback else [_PUBLIC])
+        self.check(url, [url.host] if origin.is_address else ["127.0.0.1"] if origin.is_loopback else [_PUBLIC])
 
     def check(self, url: Url, addresses: Iterable[str]) -> None:
         """Raise `ToolError` unless every address of the URL's host is public, or the host is allowed."""
         if {url.host, f"{url.host}:{url.port}", url.authority} & self._hosts:
             return
-        fix = f"If this is intended, allow it in code: prompty.tools.openapi.allow(hosts=['{url.authority}'])."
+        fix = f"If this is intended, allow it in code: prompty.openapi.allow(hosts=['{url.authority}'])."
         for text in addresses:
             address = ip_address(text.partition("%")[0])
             if any(address in network for network in self._networks):
@@ -118,19 +113,6 @@ class Permissions:
                 raise ToolError(f"{url.authority} has the address {address}, which is not public", fix)
             if url.scheme != "https":
                 raise ToolError(f"{url.origin} is not https", fix)
-
-
-def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Return True for a public address. An embedded IPv4 address decides."""
-    if isinstance(address, IPv6Address):
-        embedded = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if address in _TRANSLATED:
-            embedded = IPv4Address(int(address) & 0xFFFFFFFF)
-        if embedded is not None:
-            return is_public(embedded)
-        if any(address in network for network in _SPECIAL):
-            return False
-    return address.is_global and not address.is_multicast
 
 
 class ServiceError(ReportedFailure):
