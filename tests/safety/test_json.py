@@ -7,14 +7,34 @@ import pytest
 from hypothesis import given
 
 from prompty.safety.json import (
+    MAX_CONTAINERS,
     MAX_JSON_CHARACTERS,
+    MAX_STRINGS,
+    MAX_VALUES,
     TooDeep,
+    TooManyValues,
     _read_without_recursion,
+    check_size,
     is_json_object,
     read_deep_json,
     read_json,
 )
 from tests.strategies import json_objects
+
+SIZES = {
+    "objects": (b"{}", MAX_CONTAINERS, "more than 200,000 objects and lists"),
+    "lists": (b"[]", MAX_CONTAINERS, "more than 200,000 objects and lists"),
+    "texts": (b'""', MAX_STRINGS, "more than 1,000,000 texts and names"),
+    "numbers": (b"0", MAX_VALUES, "more than 10,000,000 values"),
+}
+
+
+@pytest.mark.parametrize(("entry", "limit", "reason"), SIZES.values(), ids=SIZES)
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(entry: bytes, limit: int, reason: str) -> None:
+    check_size(b"[" + b",".join([entry] * (limit - 1)) + b"]")
+    with pytest.raises(TooManyValues, match=reason):
+        check_size(b"[" + b",".join([entry] * (limit + 2)) + b"]")
+
 
 REFUSED_WHEN_STRICT = {
     "a duplicate key": ('{"a": 1, "b": {"c": 1, "c": 2}}', "duplicate key 'c'"),

@@ -42,6 +42,12 @@ def test_yaml_is_read_as_json_would_be() -> None:
     assert properties["limit"]["maximum"] == 100
 
 
+def test_a_document_of_too_many_objects_is_refused_before_it_is_parsed() -> None:
+    content = b'{"openapi": "3.1.0", "x": [' + b"{}," * 200_000 + b"{}]}"
+    with pytest.raises(ToolError, match=r"api\.json: the document has more than 200,000 objects and lists"):
+        parse_document(content, "api.json")
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )

@@ -26,15 +26,17 @@ def chunk(content: bytes) -> bytes:
     return f"{len(content):x}\r\n".encode() + content + b"\r\n"
 
 
-def pack_bomb() -> bytes:
+def pack(*parts: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
-    parts = [b'{"text": "', *[b" " * 1_000_000] * 300]
     return b"".join(map(packer.compress, parts)) + packer.flush()
 
 
 @pytest.fixture(scope="module")
 def hostile() -> dict[str, Reply]:
-    bomb = pack_bomb()
+    bomb = pack(b'{"text": "', *[b" " * 1_000_000] * 300)
+    packed = {"content-encoding": "gzip"}
+    events = {**packed, "content-type": "text/event-stream"}
+    names = b",".join(b'"%07x":0' % number for number in range(1_100_000))
     return {
         "packed": reply(bomb, headers={"content-encoding": "gzip"}),
         "packed error": reply(bomb, 500, {"content-encoding": "gzip"}),
@@ -47,6 +49,12 @@ def hostile() -> dict[str, Reply]:
         "body in drops": [OK + b"content-length: 1000000\r\n\r\n", Forever(b" ", 0.1)],
         "headers in drops, budget": [OK, Forever(b"x-more: header\r\n", 0.1)],
         "error in drops, budget": [FAILED + b"content-length: 1000000\r\n\r\n", Forever(b"x", 0.1)],
+        "packed objects": reply(pack(b'{"x":[', *[b"{}," * 100_000] * 67, b"{}]}"), headers=packed),
+        "packed lists": reply(pack(b'{"x":[', *[b"[]," * 100_000] * 67, b"[]]}"), headers=packed),
+        "packed names": reply(pack(b"{", names, b"}"), headers=packed),
+        "packed empty lines": reply(pack(b"\n" * 4_000_000), headers=events),
+        "packed comments": reply(pack(b":\n" * 2_000_000), headers=events),
+        "packed events": reply(pack(b"data: {}\n\n" * 400_000), headers=events),
     }
 
 

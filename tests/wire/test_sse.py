@@ -21,6 +21,27 @@ def read(*chunks: bytes) -> list[Event]:
     return [event for chunk in chunks for event in reader.feed(chunk)] + reader.finish()
 
 
+FLOODS = {
+    "empty lines": (b"\n", "200,000 events and empty lines"),
+    "carriage returns": (b"\r", "200,000 events and empty lines"),
+    "events": (b"data: {}\n\n", "200,000 events and empty lines"),
+    "comments": (b":\n", "600,000 lines"),
+    "comments with carriage returns": (b":\r\n", "600,000 lines"),
+    "lines of one event": (b"data: x\n", "600,000 lines"),
+}
+
+
+@pytest.mark.parametrize(("piece", "limit"), FLOODS.values(), ids=FLOODS)
+def test_a_stream_of_too_many_lines_is_refused(piece: bytes, limit: str) -> None:
+    with pytest.raises(ModelError, match=f"the stream has more than {limit}"):
+        read(*[piece * 10_000] * 61)
+
+
+def test_a_long_stream_of_named_events_is_read() -> None:
+    chunk = b'event: delta\ndata: {"a": 1}\n\n' * 1_000
+    assert len(read(*[chunk] * 199)) == 199_000
+
+
 ONE, TWO = {"a": 1}, {"b": [2]}
 STREAMS: dict[str, tuple[bytes, list[Event]]] = {
     "nothing": (b"", []),

@@ -12,11 +12,34 @@ from typing import Any, NoReturn
 from pydantic_core import from_json
 
 MAX_JSON_CHARACTERS = 4_000_000
+MAX_CONTAINERS = 200_000  # objects and lists from outside: an empty one of 3 bytes takes up to 80 in memory
+MAX_STRINGS = 1_000_000  # texts and names from outside; each takes 50 bytes and more
+MAX_VALUES = 10_000_000  # from outside; the numbers of embeddings are the most in use
 MAX_JSON_DEPTH = 500  # of what recursive code sees: Python's own limit depends on its release
 
 
 class TooDeep(ValueError):
     """The JSON is nested deeper than recursive code can follow."""
+
+
+class TooManyValues(ValueError):
+    """JSON from outside would take far more memory than its text."""
+
+
+def check_size(data: bytes) -> None:
+    """Raise `TooManyValues` for JSON that would become too many values. Call it before parsing what a stranger sent.
+
+    A few kilobytes of compressed JSON can become gigabytes of objects. Counting is at least ten times as fast as
+    parsing. Brackets, quotes and commas inside a text count as well, because to find texts is to parse.
+    """
+    if len(data) <= MAX_CONTAINERS:
+        return
+    if data.count(b"{") + data.count(b"[") > MAX_CONTAINERS:
+        raise TooManyValues(f"more than {MAX_CONTAINERS:,} objects and lists")
+    if data.count(b'"') > 2 * MAX_STRINGS:
+        raise TooManyValues(f"more than {MAX_STRINGS:,} texts and names")
+    if data.count(b",") > MAX_VALUES:
+        raise TooManyValues(f"more than {MAX_VALUES:,} values")
 
 
 def read_json(data: str | bytes, *, strict: bool = True, unique: bool = True) -> object:

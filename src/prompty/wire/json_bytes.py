@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 from prompty.errors import NOT_JSON, ModelError, PromptyError, RequestError
 from prompty.model.message import Json, Reply
-from prompty.safety.json import read_json, repair_json, repair_text
+from prompty.safety.json import check_size, read_json, repair_json, repair_text
 from prompty.safety.redaction import mask_secrets
 
 # The key for text that should have been a JSON object, in APIs that only accept objects.
@@ -35,6 +35,10 @@ def write_bytes(value: object) -> bytes:
 
 def read_bytes(data: bytes) -> object:
     """Parse a provider's JSON. Raise a retryable error if it is invalid."""
+    try:
+        check_size(data)
+    except ValueError as error:
+        raise ModelError(f"the provider's answer has {error}") from None
     try:
         return from_json(data)  # rejects lone surrogates, so there is nothing to repair
     except ValueError:

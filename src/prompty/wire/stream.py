@@ -16,6 +16,8 @@ from prompty.safety.json import is_json_object
 from prompty.wire.json_bytes import MALFORMED, PARAGRAPH, as_object, as_text, find_page, malformed, read_bytes
 
 MAX_EVENT_BYTES = 64_000_000
+MAX_EVENTS = 200_000  # of one answer; an empty line counts as one
+MAX_LINES = 3 * MAX_EVENTS  # an event has a name, data, and an empty line
 MAX_CALLS = 1_000  # of one answer
 _MARKED = b"\xef\xbb\xbfdata:"  # some servers start a stream with a byte order mark
 T = TypeVar("T")
@@ -29,6 +31,7 @@ class EventReader:
         self._line: list[bytes] = []  # pieces of the incomplete line
         self._data: list[bytes] = []  # data lines of the incomplete event
         self._size = 0
+        self._lines = self._events = 0
         self.is_done: bool = False  # the end mark has arrived
 
     def feed(self, chunk: bytes) -> list[dict[str, object]]:
@@ -36,6 +39,9 @@ class EventReader:
         self._size += len(chunk)
         if self._size > MAX_EVENT_BYTES:
             raise ModelError(f"an event of more than {MAX_EVENT_BYTES:,} bytes")
+        self._lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
+        if self._lines > MAX_LINES:
+            raise ModelError(f"the stream has more than {MAX_LINES:,} lines")
         self._line.append(chunk)
         if b"\n" not in chunk and b"\r" not in chunk:
             return []
@@ -45,17 +51,23 @@ class EventReader:
         return self._read(lines)
 
     def _read(self, lines: list[bytes]) -> list[dict[str, object]]:
-        events = []
+        events, has_ended = [], False
         for line in lines:
             if line.startswith((b"data:", _MARKED)):
                 self._data.append(line.partition(b":")[2].strip())
             elif line in (b"\n", b"\r\n", b"\r"):
-                events += self._end_event()
+                self._events += 1
+                if self._events > MAX_EVENTS:
+                    raise ModelError(f"the stream has more than {MAX_EVENTS:,} events and empty lines")
+                has_ended = True
+                if self._data:
+                    events += self._end_event()
+        if has_ended:
+            self._size = sum(map(len, self._line))
         return events
 
     def _end_event(self) -> list[dict[str, object]]:
         data, self._data = b"\n".join(self._data), []
-        self._size = sum(map(len, self._line))
         if data == b"[DONE]":
             self.is_done = True
             return []

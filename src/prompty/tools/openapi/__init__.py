@@ -23,7 +23,7 @@ from prompty.model.connection import AnonymousConnection, ApiKeyConnection, OAut
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
-from prompty.safety.json import read_json
+from prompty.safety.json import check_size, read_json
 from prompty.safety.redaction import Redactor, hide_secrets
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import (
@@ -185,6 +185,7 @@ async def _fetch_token(client: OAuthClient, permissions: Permissions, http: Any)
     if response.status != 200:
         raise ServiceError(f"no access token: the token URL answered {response.status} {response.reason}")
     try:
+        check_size(response.content)
         data = read_json(response.content, strict=False)
     except ValueError:
         data = None

@@ -21,7 +21,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool
-from prompty.safety.json import may_have_surrogates, reject_constant, repair_json
+from prompty.safety.json import TooManyValues, check_size, may_have_surrogates, reject_constant, repair_json
 from prompty.safety.schemas import is_pattern
 from prompty.safety.visible import visible
 from prompty.safety.yaml import JSON, Rules, read_yaml
@@ -158,8 +158,12 @@ def parse_document(content: bytes, source: str, url: str | None = None) -> ApiDo
     try:
         text = content.decode("utf-8-sig")
         is_json = text.lstrip().startswith("{")
+        if is_json:  # YAML has its own limits
+            check_size(content)
         data = json.loads(text, parse_constant=reject_constant) if is_json else read_yaml(text, _YAML_RULES)[0]
         data = repair_json(data) if may_have_surrogates(text) else data
+    except TooManyValues as error:
+        raise ToolError(f"{source}: the document has {error}", "Keep only the operations that you need.") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)[:300]
         raise ToolError(f"{source}: not a JSON or YAML document: {reason}", "Correct the document.") from None
