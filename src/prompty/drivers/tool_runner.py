@@ -23,6 +23,7 @@ from prompty.pipeline.request import has_kinds, list_declared_functions, list_of
 from prompty.safety.redaction import Redactor, masked_traceback
 from prompty.tools.calls import ReportedFailure, error_message, failure_message, result_message
 from prompty.tools.function import ToolContext
+from prompty.tools.kinds import KindRunner
 from prompty.tools.toolbox import BoundTool, kind_tools, toolbox
 
 logger: Logger = getLogger("prompty")
@@ -66,12 +67,15 @@ class ToolRunner:
     async def describe_kinds(self, *, is_async: bool) -> tuple[OfferedTool, ...]:
         """Return all tools. Tools of other kinds than functions may use the network to describe themselves."""
         if not self._run_tools:
-            return tuple(OfferedTool(function=function) for function in await list_offered_functions(self._agent))
+            functions = await list_offered_functions(self._agent, self._settings.timeout)
+            return tuple(OfferedTool(function=function) for function in functions)
         await self.find_kinds(is_async=is_async)
         return self.describe()
 
     async def find_kinds(self, *, is_async: bool) -> None:
-        self.tools |= await kind_tools(self._agent, self.tools.keys(), sync=not is_async)
+        self.tools |= await kind_tools(
+            self._agent, self.tools.keys(), sync=not is_async, timeout=self._settings.timeout
+        )
 
     def describe(self) -> tuple[OfferedTool, ...]:
         """Return the tools that are functions."""
@@ -90,9 +94,19 @@ class ToolRunner:
             defaults=tool.defaults,
             approval=(*tool.approval, *get_tool_policies(self._settings.approval, tool.function.name)),
             sequential=options.sequential,
-            timeout=self._settings.tool_timeout if options.timeout is None else options.timeout,
+            timeout=self._find_timeout(tool),
             idempotent=options.idempotent,
         )
+
+    def _find_timeout(self, tool: BoundTool) -> float | None:
+        """Return the timeout of a tool's calls: its own, that of tools, or that of an answer if a server runs it."""
+        is_remote = isinstance(tool.handler, KindRunner) and tool.handler.tool.is_remote
+        limits = [
+            tool.handler.options.timeout,
+            self._settings.tool_timeout,
+            self._settings.timeout if is_remote else None,
+        ]
+        return next((limit for limit in limits if limit is not None), None)
 
     def _check_approval(self) -> None:
         """Check the conditions in the host's approval policies: those for all tools, and those by tool."""

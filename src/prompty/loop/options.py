@@ -40,7 +40,13 @@ class CallData(TypedDict, total=False):
     options: Annotated[
         Mapping[str, object] | None, Doc("Model options, as under `model.options:`. They override the file's.")
     ]
-    timeout: Annotated[float | None, Doc("Timeout in seconds for one answer of the model, including all attempts.")]
+    timeout: Annotated[
+        float | None,
+        Doc(
+            "Timeout in seconds for one answer of the model, including all attempts, for the start of MCP servers, "
+            "and for each call of their tools that has no other timeout."
+        ),
+    ]
     max_retries: Annotated[int, Doc("The maximum number of retries of a failed model call.")]
     fallbacks: Annotated[
         Sequence[object] | None,

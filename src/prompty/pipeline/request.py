@@ -140,10 +140,10 @@ def has_kinds(agent: PromptAgent) -> bool:
     return any(not isinstance(tool, FunctionTool) and not runs_at_provider(tool) for tool in agent.tools)
 
 
-async def list_offered_functions(agent: PromptAgent) -> list[Function]:
+async def list_offered_functions(agent: PromptAgent, timeout: float | None = None) -> list[Function]:
     """Return the functions of a prompt's tools of every kind (§7.1.3)."""
     functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
-    projected = await project_tools(agent, [function.name for function in functions])
+    projected = await project_tools(agent, [function.name for function in functions], timeout)
     return [*functions, *(tool.function for tool in projected)]
 
 

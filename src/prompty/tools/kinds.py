@@ -44,6 +44,8 @@ class KindTool:
     options: ToolOptions = field(default_factory=ToolOptions)
     sensitive: frozenset[str] = frozenset()
     bindable: frozenset[str] = frozenset()
+    is_remote: bool = False
+    """A server runs it, so the turn's `timeout` holds for a call unless another one does."""
 
 
 class ToolKind(Protocol):
@@ -98,11 +100,17 @@ class ProjectedTool(NamedTuple):
 _LOCAL_KINDS = ("openapi", "prompty", "skills")  # described without a server; the first two ask before they connect
 
 
-async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[ProjectedTool]:
+async def project_tools(
+    agent: PromptAgent, taken: Collection[str], timeout: float | None = None
+) -> list[ProjectedTool]:
     """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed with its tool's name.
 
-    If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind.
+    If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind. All tools
+    together have `timeout` seconds to describe their functions.
     """
+    import asyncio  # slow, and a prompt without such tools does not need it
+
+    end = None if timeout is None else asyncio.get_running_loop().time() + timeout
     names = set(taken)
     projected: list[ProjectedTool] = []
     for tool in agent.tools:
@@ -110,8 +118,14 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             continue  # a function, or a custom tool that a host function runs
         if runs_at_provider(tool):
             continue  # it has no functions here
+        limit = asyncio.timeout_at(end)
         try:
-            kind_tools = await _describe(tool, agent)
+            async with limit:
+                kind_tools = await _describe(tool, agent)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _not_ready(tool, timeout) from None
         except ToolError as error:
             error.keys = error.keys or ("tools", tool.name)
             raise
@@ -128,6 +142,15 @@ async def project_tools(agent: PromptAgent, taken: Collection[str]) -> list[Proj
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+def _not_ready(tool: ToolDefinition, timeout: float | None) -> ToolError:
+    error = ToolError(
+        f"the server of the tool '{tool.name}' did not list its functions within {timeout:g} s, the call's timeout",
+        "Check the server, or pass a larger timeout=.",
+    )
+    error.keys = ("tools", tool.name)
+    return error
 
 
 async def _describe(tool: ToolDefinition, agent: PromptAgent) -> Sequence[KindTool]:

@@ -153,8 +153,10 @@ def _bind_declared(tool: ToolDefinition, handler: Handler | None, agent: PromptA
     return None
 
 
-async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) -> dict[str, BoundTool]:
-    """Return the functions of all tools of other kinds."""
+async def kind_tools(
+    agent: PromptAgent, taken: Collection[str], *, sync: bool, timeout: float | None = None
+) -> dict[str, BoundTool]:
+    """Return the functions of all tools of other kinds, which have `timeout` seconds to describe them."""
     return {
         function.name: BoundTool(
             function=function,
@@ -164,7 +166,7 @@ async def kind_tools(agent: PromptAgent, taken: Collection[str], *, sync: bool) 
             approval=(projected.approval,),
             variables=name_bound_variables(agent, tool) if bindings else {},
         )
-        for projected in await project_tools(agent, taken)
+        for projected in await project_tools(agent, taken, timeout)
         for tool, kind_tool, function, bindings in [projected]
     }
 

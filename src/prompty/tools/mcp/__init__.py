@@ -28,10 +28,10 @@ from prompty.model.tool import McpTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
-from prompty.tools.function import ToolContext
+from prompty.tools.function import ToolContext, ToolOptions
 from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
-from prompty.tools.mcp.sessions import CONNECT_SECONDS, ServerAddress, Sessions, run_on_loop
+from prompty.tools.mcp.sessions import ServerAddress, Sessions, run_on_loop
 from prompty.tools.openapi import OpenApiKind
 from prompty.tools.openapi.client import Permissions, parse_url
 
@@ -194,17 +194,24 @@ def register_mcp_server(
     cwd: str | Path | None = None,
     url: str | None = None,
     headers: Mapping[str, str] | None = None,
+    timeout: float | None = None,
     pins: str | Path | None = None,
     registry: Registry = DEFAULT,
 ) -> None:
     """Register a server that files can name: a command to start, or a URL.
 
-    `pins` is a file that keeps the approved tool definitions between processes.
+    `timeout` is in seconds: for the start, which otherwise takes at most 30, and for each call. A turn may end the wait
+    earlier with its own `timeout`. `pins` is a file that keeps the approved tool definitions between processes.
     """
     if isinstance(command, str) or bool(command) == bool(url):
         raise ToolError(
             f"the MCP server '{name}' needs either a command as a list of words, or a URL",
             f"Call register_mcp_server('{name}', command=['npx', '-y', 'package']), or pass url='https://…'.",
+        )
+    seconds: object = 1 if timeout is None else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise ToolError(
+            f"the timeout of the MCP server '{name}' is {timeout!r}", "Pass a positive number of seconds: timeout=10."
         )
     address = ServerAddress(
         command=tuple(command or ()),
@@ -212,6 +219,7 @@ def register_mcp_server(
         folder=None if cwd is None else str(cwd),
         url=None if url is None else check_url(url, f"the MCP server '{name}'"),
         headers=tuple(sorted((headers or {}).items())),
+        timeout=timeout,
     )
     _servers(registry).register(KnownServer(name, address, Pins(name, None if pins is None else Path(pins))))
 
@@ -276,6 +284,8 @@ class McpKind:
             KindTool(
                 function=function,
                 call=partial(_call, sessions, entry.name),
+                options=ToolOptions(timeout=server.address.timeout),
+                is_remote=True,
                 approval="always" if entry.name in changed else approval_policy(tool.approval_mode, entry.name),
             )
             for entry, function in describe_tools(offered, server.name)
@@ -301,7 +311,7 @@ def approval_policy(mode: object, name: str) -> object:
 
 async def _list_tools(sessions: Sessions, server: KnownServer, tool: McpTool) -> "list[Tool]":
     try:
-        tools = await run_on_loop(sessions.run_idempotent(_list_all_pages))
+        tools = await run_on_loop(sessions.run_idempotent(partial(_list_all_pages, server.address.start_seconds)))
         if twice := next((name for name, count in Counter(one.name for one in tools).items() if count > 1), None):
             raise McpError(f"it lists the tool '{visible(twice)}' twice")  # unclear which of them was approved
         return tools
@@ -314,11 +324,11 @@ async def _list_tools(sessions: Sessions, server: KnownServer, tool: McpTool) ->
         ) from error
 
 
-async def _list_all_pages(client: "Client") -> "list[Tool]":
+async def _list_all_pages(seconds: float, client: "Client") -> "list[Tool]":
     tools: list[Tool] = []
     cursor: str | None = None
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(seconds):
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
                 tools += page.tools
@@ -328,7 +338,7 @@ async def _list_all_pages(client: "Client") -> "list[Tool]":
                 if cursor is None:
                     return tools
     except TimeoutError as error:
-        raise McpError(f"it did not list its tools within {CONNECT_SECONDS:g} s") from error
+        raise McpError(f"it did not list its tools within {seconds:g} s") from error
     raise McpError(f"its list of tools has more than {MAX_PAGES} pages")
 
 

@@ -1,14 +1,15 @@
 """Limit the size of an MCP server's messages, and convert its tools to functions and its results to message parts.
 
 The server is not trusted: hidden characters in prose are escaped, and schemas must not have external references. The
-SDK bounds the events of an HTTP stream. It does not bound a line of a process or the body of an HTTP response: for the
-first, `LINES` is an encoding that ends a line at the limit; for the second, `limit_body` is a hook of the client.
+SDK bounds the bytes of an event of an HTTP stream, and nothing else. So `LINES` is an encoding for the output of a
+process that ends a line at the limit, and `limit_body` is a hook of the HTTP client that bounds the body of a response,
+the events of a stream, and the values in each message, before the SDK parses it.
 """
 
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from prompty.errors import ToolError
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart
 from prompty.model.request import Function
+from prompty.safety.json import TooManyValues, check_size
 from prompty.safety.schemas import get_validator
 from prompty.safety.visible import visible
 from prompty.tools.calls import ReportedFailure, to_text
+from prompty.wire.stream import MAX_LINES
 
 if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents, Tool
@@ -28,6 +31,7 @@ MAX_TOOL_DESCRIPTION = 4_000  # higher than for OpenAPI, because some servers ex
 MAX_DEFINITIONS_LENGTH = 2_000_000
 LINES = "prompty_limited_lines"
 _NOT_JSON = "\0\n"
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
@@ -35,7 +39,8 @@ _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 class LineDecoder(codecs.IncrementalDecoder):
-    """Decodes UTF-8 in whole lines. A line that is too long is replaced with one that is not JSON.
+    """Decodes UTF-8 in whole lines. A line that is too long, or has too many values, is replaced with one that is not
+    JSON.
 
     An unfinished line is kept here: the SDK would copy all of it for every piece that arrives.
     """
@@ -66,6 +71,10 @@ class LineDecoder(codecs.IncrementalDecoder):
         line = ended if self._length > self._limit else "".join([*self._pieces, "\n"])
         self._pieces.clear()
         self._length = 0
+        try:
+            check_size(line.encode(errors="replace"))
+        except TooManyValues:
+            return _NOT_JSON
         return line
 
 
@@ -80,9 +89,10 @@ codecs.register(_find_codec)
 
 
 async def limit_body(response: Any) -> None:
-    """Limit the body of a response that is one message. Compressed bodies are refused."""
-    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-        response.stream = _limited_stream()(response.stream, response.headers.get("content-encoding", "identity"))
+    """Limit the body of a response: a message, or a stream of events with one each. Compressed bodies are refused."""
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    read = _read_events if is_stream else _read_message
+    response.stream = _limited_stream()(response.stream, read, response.headers.get("content-encoding", "identity"))
 
 
 @cache
@@ -90,23 +100,59 @@ def _limited_stream() -> Any:
     import httpx2  # slow, and many programs have no MCP server
 
     class LimitedStream(httpx2.AsyncByteStream):
-        def __init__(self, stream: Any, encoding: str) -> None:
-            self._stream, self._encoding = stream, encoding
+        def __init__(self, stream: Any, read: Callable[[Any], AsyncIterator[bytes]], encoding: str) -> None:
+            self._stream, self._read, self._encoding = stream, read, encoding
 
         async def __aiter__(self) -> Any:
-            if self._encoding.strip().lower() not in ("", "identity"):
-                raise httpx2.StreamError(f"the encoding '{self._encoding[:40]}' is not accepted")
-            length = 0
-            async for chunk in self._stream:
-                length += len(chunk)
-                if length > MAX_MESSAGE_BYTES:
-                    raise httpx2.StreamError(f"the message has more than {MAX_MESSAGE_BYTES:,} bytes")
-                yield chunk
+            try:
+                if self._encoding.strip().lower() not in ("", "identity"):
+                    raise ValueError(f"the encoding '{self._encoding[:40]}' is not accepted")
+                async for chunk in self._read(self._stream):
+                    yield chunk
+            except ValueError as error:  # the SDK answers the call that waits for an event
+                failure = httpx2.SSEError if self._read is _read_events else httpx2.StreamError
+                raise failure(str(error)) from None
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
     return LimitedStream
+
+
+async def _read_message(stream: Any) -> AsyncIterator[bytes]:
+    """Yield the body of one message. Raise `ValueError` beyond the limits."""
+    chunks, length = [], 0
+    async for chunk in stream:
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > MAX_MESSAGE_BYTES:
+            raise ValueError(f"the message has more than {MAX_MESSAGE_BYTES:,} bytes")
+    body = b"".join(chunks)
+    _check_message(body)
+    yield body
+
+
+async def _read_events(stream: Any) -> AsyncIterator[bytes]:
+    """Yield the bytes of a stream of events. Raise `ValueError` beyond the limits."""
+    chunks, lines, end = list[bytes](), 0, b""
+    async for chunk in stream:
+        lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
+        if lines > MAX_LINES:
+            raise ValueError(f"the stream has more than {MAX_LINES:,} lines")
+        chunks.append(chunk)
+        end += chunk  # an empty line may have begun in the chunk before
+        if any(empty_line in end for empty_line in _EVENT_ENDS):
+            _check_message(b"".join(chunks))
+            chunks = [chunk]
+        end = chunk[-3:]
+        yield chunk
+
+
+def _check_message(content: bytes) -> None:
+    try:
+        check_size(content)
+    except TooManyValues as error:
+        raise ValueError(f"the message has {error}") from None
 
 
 class McpError(ReportedFailure):

@@ -27,6 +27,7 @@ from prompty.tools.calls import to_text
 from prompty.tools.mcp import content
 from prompty.tools.mcp.content import McpError
 from prompty.tools.openapi.client import Permissions, ServiceError, parse_url, resolve
+from prompty.wire.stream import MAX_EVENTS
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -68,6 +69,13 @@ class ServerAddress:
     permissions: Permissions | None = field(default=None, repr=False, compare=False)
     http: Any = field(default=None, repr=False, compare=False)
     """A client of the program, or None for ours."""
+    timeout: float | None = None
+    """Seconds for its start and for each call, or None for 30 seconds to start and the limits of the turn."""
+
+    @property
+    def start_seconds(self) -> float:
+        """The seconds in which the server has to connect, and then to list its tools."""
+        return CONNECT_SECONDS if self.timeout is None else self.timeout
 
     def process_environment(self) -> dict[str, str]:
         """Return the process's environment: the allowed variables, and those that the host sets."""
@@ -92,7 +100,7 @@ async def connect(
     stderr = StderrReader(_create_redactor(address))
     try:
         sdk: Any = await asyncio.wrap_future(in_thread(partial(require, "mcp", extra="mcp")))
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(address.start_seconds):
             transport = await _open_transport(sdk, address, stack, stderr)
             client: Client = sdk.Client(
                 transport, logging_callback=on_log, log_level="info", cache=None, message_handler=on_message
@@ -101,7 +109,7 @@ async def connect(
     except PromptyError:
         raise
     except TimeoutError as error:
-        raise McpError(_explain(f"no answer within {CONNECT_SECONDS:g} s", address, stderr)) from error
+        raise McpError(_explain(f"no answer within {address.start_seconds:g} s", address, stderr)) from error
     except Exception as error:
         raise McpError(_explain(first_cause(error), address, stderr)) from error
 
@@ -305,6 +313,7 @@ class Session:
         self._requests: asyncio.Queue[_Request | None] = asyncio.Queue()
         self._calls: dict[asyncio.Task[None], _Request] = {}
         self._connected = self._closing = False
+        self._unasked = 0  # notifications since the last answer
         # The owner outlives the turn that started it, so it must not inherit that turn's context.
         self._owner = asyncio.get_running_loop().create_task(self._own(), context=Context())
 
@@ -386,16 +395,25 @@ class Session:
                 error = ConnectionLost(f"the connection to the MCP server was lost before it answered: {error}")
             request.fail(error)
         else:
+            self._unasked = 0
             if not request.answer.done():
                 request.answer.set_result(result)
 
     async def _on_message(self, message: object) -> None:
-        """End the session after an unreadable message, which may be the response that a call waits for."""
-        if is_unreadable(message):
-            self.end()
-            for call, request in list(self._calls.items()):
-                request.fail(ConnectionLost("the MCP server sent a message that is malformed or too long"))
-                call.cancel()
+        """End the session after an unreadable message, which may be the response that a call waits for, and after too
+        many notifications without any response."""
+        self._unasked += 1
+        if self._unasked > MAX_EVENTS:
+            self._fail_all(f"the MCP server sent more than {MAX_EVENTS:,} messages and no answer")
+        elif is_unreadable(message):
+            self._fail_all("the MCP server sent a message that is malformed or too long")
+
+    def _fail_all(self, cause: str) -> None:
+        """End the session and all calls in it."""
+        self.end()
+        for call, request in list(self._calls.items()):
+            request.fail(ConnectionLost(cause))
+            call.cancel()
 
     async def _on_log(self, message: "LoggingMessageNotificationParams") -> None:
         """Pass a server's log message to the loggers of all calls in flight: it does not name its call."""
