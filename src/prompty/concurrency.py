@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from prompty.errors import RequestError
+from prompty.safety.write_files import open_to_append
 
 T = TypeVar("T")
 Loop = asyncio.AbstractEventLoop
@@ -251,7 +252,7 @@ class FileLock:
 
     def __init__(self, path: Path, *, remove: bool = False) -> None:
         self._path, self._remove = path, remove
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        self._file = open_to_append(path)
         try:
             _lock(self._file)
             if remove:

@@ -4,6 +4,7 @@ import ast
 import re
 from itertools import chain
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -133,3 +134,96 @@ def test_every_validator_is_built_with_the_refusal_of_references() -> None:
     [factory] = [node for node in built if ast.unparse(node.func) == "jsonschema_rs.validator_for"]
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in factory.keywords}
     assert given["retriever"] == "_refuse_reference"
+
+
+WRITER = ROOT / "src/prompty/safety/write_files.py"
+STORE = ROOT / "src/prompty/memory/sqlite.py"  # SQLite opens its file itself, after the writer has created it
+WRITING_NAMES = {
+    *("write_text", "write_bytes", "touch", "mkdir", "makedirs", "mknod", "mkfifo", "truncate", "symlink_to"),
+    *("NamedTemporaryFile", "mkstemp", "FileIO"),
+    *("copyfile", "copy2", "copytree"),
+}
+WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
+
+
+def find_writing(source: str) -> list[str]:
+    """Return the places of a module that open a file for writing, or create a folder, by any of Python's ways."""
+    tree = ast.parse(source)
+    nothing = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and "os.devnull" in ast.unparse(node)]
+    kept = {id(inner) for call in nothing for inner in ast.walk(call)}
+    return [f"{node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if id(node) not in kept and _writes(node)]
+
+
+def _writes(node: ast.AST) -> TypeGuard[ast.expr | ast.ImportFrom]:
+    match node:
+        case ast.Attribute(attr=name) | ast.Constant(value=str(name)) if name in WRITING_FLAGS:
+            return True
+        case ast.ImportFrom(module=str(module), names=names) if module in ("os", "tempfile", "io", "shutil"):
+            return any(alias.name in WRITING_NAMES | {"open"} for alias in names)
+        case ast.Call(func=ast.Attribute(attr=name)) if name in WRITING_NAMES:
+            return True
+        case ast.Call(func=ast.Name(id="open")):
+            return _has_writing_mode(node, 1)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="open")):
+            return False  # its flags are found above
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="io"), attr="open")):
+            return _has_writing_mode(node, 1)
+        case ast.Call(func=ast.Attribute(attr="open")):
+            return _has_writing_mode(node, 0)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="sqlite3"), attr="connect"), args=[place, *_]):
+            return not (isinstance(place, ast.Constant) and place.value == "")  # which is private, and removed
+    return False
+
+
+def _has_writing_mode(call: ast.Call, position: int) -> bool:
+    """Return True unless the mode of a call of `open` is a text that only reads."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[position : position + 1]
+    modes = [mode.value for mode in given if isinstance(mode, ast.Constant) and isinstance(mode.value, str)]
+    return any(set(mode) & set("wax+") for mode in modes) and all(set(mode) <= set("rwaxbt+") for mode in modes)
+
+
+def test_one_module_opens_files_for_writing() -> None:
+    assert find_writing(WRITER.read_text(encoding="utf-8"))
+    others = [file for file in SOURCES if file not in (WRITER, STORE)]
+    assert {file.name: found for file in others if (found := find_writing(file.read_text(encoding="utf-8")))} == {}
+    assert [place.partition(": ")[2] for place in find_writing(STORE.read_text(encoding="utf-8"))] == [
+        "sqlite3.connect(self.path, timeout=30)"
+    ]
+
+
+def test_every_way_of_writing_a_file_is_found() -> None:
+    for source in (
+        "open(path, 'w')",
+        "open(path, mode='ab')",
+        "open(path, 'r+')",
+        "io.open(path, 'x')",
+        "path.open('w', encoding='utf-8')",
+        "path.open(mode='wb')",
+        "path.write_text(text)",
+        "Path('a').write_bytes(b'')",
+        "path.touch(mode=0o600)",
+        "path.mkdir(parents=True)",
+        "os.makedirs(path)",
+        "os.open(path, os.O_CREAT)",
+        "flags = os.O_RDONLY | os.O_APPEND",
+        "flags = getattr(os, 'O_TRUNC', 0)",
+        "os.truncate(path, 0)",
+        "tempfile.NamedTemporaryFile('w')",
+        "from tempfile import NamedTemporaryFile as Draft",
+        "tempfile.mkstemp()",
+        "shutil.copyfile(a, b)",
+        "sqlite3.connect(path)",
+    ):
+        assert find_writing(source), source
+    for source in (
+        "open(path, 'rb')",
+        "path.open('rb')",
+        "path.open()",
+        "os.open(path, os.O_RDONLY)",
+        "workspace.open(uri, text, 'prompty')",
+        "sqlite3.connect('')",
+        "write_bytes(value)",
+        "from tempfile import TemporaryDirectory, TemporaryFile",  # private, and removed
+        "os.open(os.devnull, os.O_WRONLY)",
+    ):
+        assert not find_writing(source), source

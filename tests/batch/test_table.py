@@ -59,7 +59,6 @@ def test_a_result_is_written_as_the_json_that_it_is(value: Any, cell: str, tmp_p
 
 def test_an_old_table_is_replaced_as_a_whole(tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text("old")
-    (tmp_path / "out.csv.new").write_text("of a process that died")
     write_csv(write_records(tmp_path / "out.jsonl", (1, {"q": "x"}, "y")), tmp_path / "out.csv")
     assert [row["result"] for row in read_table(tmp_path / "out.csv")] == ["y"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.jsonl"]

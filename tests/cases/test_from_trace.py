@@ -76,7 +76,7 @@ def test_a_case_is_not_written_through_a_link(prompt: Path, content: str | None)
     if content is not None:
         outside.write_text(content)
     prompt.with_name("pay.test.yaml").symlink_to(outside)
-    with pytest.raises(RequestError, match=r"pay\.test\.yaml is a link"):
+    with pytest.raises(RequestError, match="it leads through a link"):
         add_case(read_trace(trace), prompt)
     assert (outside.read_text() if outside.exists() else None) == content
 

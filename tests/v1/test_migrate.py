@@ -118,14 +118,16 @@ def test_write_replaces_the_file_in_one_step_and_keeps_its_mode(old: Path, tmp_p
     assert "1 file: 0 rewritten" in again.stderr
 
 
-def test_a_link_stays_a_link(old: Path, tmp_path: Path) -> None:
+def test_a_link_is_not_rewritten_but_the_file_that_it_names(old: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     target = tmp_path / "elsewhere" / "real.prompty"
     old.rename(target)
     old.symlink_to(target)
-    assert run("--write", old).exit_code == 0
-    assert old.is_symlink()
-    assert "provider: azure" in target.read_text()
+    refused = run("--write", old)
+    assert (refused.exit_code, target.read_text()) == (1, V1)
+    assert f"it leads through a link to '{target}'" in " ".join(refused.stderr.split())
+    assert run("--write", target).exit_code == 0
+    assert "provider: azure" in old.read_text()
 
 
 def test_check_exits_with_1_if_a_file_would_change(old: Path) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from prompty.append_files import append, open_to_append, read_last_line, replace_and_open
 from prompty.batches.records import parse_cost
 from prompty.batches.row_index import RowIndex
 from prompty.concurrency import FileLock
 from prompty.errors import RequestError
+from prompty.safety.write_files import append, open_to_append, read_last_line, replace_and_open
 
 SYNC_SECONDS = 1.0
 _RECORD_START = b'{"id": "'
@@ -100,11 +100,10 @@ class Ledger:
 
     def _rewrite_journal(self, resources: ExitStack) -> int:
         """Replace the journal with one that has only the interrupted rows, and open it."""
-        if self.journal_path.exists():
-            with self.journal_path.open(encoding="ascii", errors="replace") as lines:
-                for line in lines:
-                    if line.endswith("\n"):
-                        self.index.mark_started(line.rstrip("\n"))
+        with os.fdopen(open_to_append(self.journal_path), encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.endswith("\n"):
+                    self.index.mark_started(line.rstrip("\n"))
         interrupted = "".join(f"{id}\n" for id in self.index.list_interrupted())
         journal = replace_and_open(self.journal_path, interrupted.encode())
         resources.callback(os.close, journal)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prompty.append_files import open_to_append
 from prompty.batches.ledger import read_records
 from prompty.model.message import Json
+from prompty.safety.write_files import check_target, name_temporary, open_to_append
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins with one of them
 
@@ -26,18 +26,21 @@ def write_csv(records: Path, table: Path) -> None:
         names |= dict.fromkeys(_flatten(record))
         places.append((record["row"], position))
         position += length
-    fresh = table.with_name(f"{table.name}.new")
-    fresh.unlink(missing_ok=True)
-    with (
-        records.open("rb") as lines,
-        os.fdopen(open_to_append(fresh, new=True), "w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, [*names])
-        writer.writeheader()
-        for _, place in sorted(places):
-            lines.seek(place)
-            writer.writerow(_flatten(json.loads(lines.readline())))
-    fresh.replace(table)
+    check_target(table)
+    fresh = name_temporary(table)
+    try:
+        with (
+            records.open("rb") as lines,
+            os.fdopen(open_to_append(fresh, new=True), "w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, [*names])
+            writer.writeheader()
+            for _, place in sorted(places):
+                lines.seek(place)
+                writer.writerow(_flatten(json.loads(lines.readline())))
+        fresh.replace(table)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _measure_records(records: Path) -> Iterator[tuple[dict[str, Any], int]]:

@@ -17,7 +17,6 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
-from prompty.append_files import append, open_to_append, remove_open_file
 from prompty.concurrency import FileLock
 from prompty.errors import PromptyError, RecordingMissing, RequestError
 from prompty.model.agent import PromptAgent
@@ -28,6 +27,7 @@ from prompty.pricing import get_pricer
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Provider, Transport, TransportInterceptor
 from prompty.providers.wiretap import AsyncWiretapTransport, Exchange, ExchangeResult, WiretapTransport, get_base_url
 from prompty.safety.redaction import Redactor, mask_secrets
+from prompty.safety.write_files import append, create_folder, open_to_append, remove_open_file, replace_file
 from prompty.testing.recordings import (
     Player,
     Recording,
@@ -84,7 +84,7 @@ class CallLedger:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_folder(path.parent)
         self.complete: bool = False
         self.spent: Decimal = Decimal()
         self._path, self._lock, self._synced = path, Lock(), time.monotonic()
@@ -274,12 +274,8 @@ class RunAnswers(TransportInterceptor):
         """Write the recording, unless all of it was there before."""
         if not (self.asked or self.resumed):
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{token_hex(8)}.new")  # a link of a repository cannot be there already
-        with fresh.open("xb") as file:
-            file.write(b"".join(self._lines))
-        fresh.chmod(0o644)  # a recording is shared with the prompt; secrets are masked in it
-        fresh.replace(path)
+        create_folder(path.parent)
+        replace_file(path, b"".join(self._lines))  # shared with the prompt: secrets are masked in it
 
 
 def _read_lines(recording: Path) -> list[bytes]:

@@ -24,8 +24,9 @@ from prompty.cases.results import Status, TrialResult
 from prompty.cases.runner import report_suite
 from prompty.cases.statistics import compute_flip_chance, compute_wilson, find_smallest_difference
 from prompty.errors import RequestError
-from prompty.pipeline.files import read_bytes, write_file
+from prompty.pipeline.files import read_bytes
 from prompty.safety.json import read_json
+from prompty.safety.write_files import create_folder, replace_file
 
 MAX_NAMED = 5
 _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
@@ -232,9 +233,10 @@ def write_baseline(path: Path, statuses: Mapping[str, Status]) -> None:
     """Write the statuses of cases, sorted by case."""
     text = json.dumps({"version": VERSION, "cases": dict(sorted(statuses.items()))}, indent=2, ensure_ascii=False)
     try:
-        write_file(path, f"{text}\n")
-    except FileExistsError:
-        raise RequestError(f"the baseline '{path}' is a link", "Remove it, or name a file with --baseline.") from None
+        replace_file(path, f"{text}\n".encode())
+    except OSError as error:
+        fix = "Name another file with --baseline."
+        raise RequestError(f"the baseline '{path}' cannot be written: {error.strerror}", fix) from None
 
 
 def get_case_key(result: TrialResult) -> str:
@@ -340,7 +342,7 @@ def _extract(suite: Suite, reference: str, target: Path) -> Suite | None:
     names = _run_git(root, "ls-tree", "-r", "--name-only", "-z", reference, "--", f"{place}/" if place != "." else ".")
     if prompt.relative_to(root).as_posix() not in names.decode().split("\0"):
         return None
-    target.mkdir()
+    create_folder(target)
     with tarfile.open(fileobj=io.BytesIO(_run_git(root, "archive", reference, "--", place))) as archive:
         archive.extractall(target, filter="data")
     folder = target / place

@@ -11,9 +11,9 @@ from prompty.cases.file_names import SUFFIXES, find_test_file
 from prompty.cases.reading import find_file_reference, write_yaml
 from prompty.errors import InputError, RenderError, RequestError
 from prompty.model.message import Message
-from prompty.pipeline.files import create_files
 from prompty.pipeline.prepare import prepare
 from prompty.safety.visible import visible
+from prompty.safety.write_files import create_files
 
 _MAX_CHECKED = 60  # characters of a message that the case looks for
 

@@ -20,8 +20,8 @@ from prompty.cases.trial import Mode
 from prompty.errors import InvalidMessage, RequestError
 from prompty.model.message import Json, Message, Reply, Usage
 from prompty.model.tool import CustomTool, FunctionTool
-from prompty.pipeline.files import create_files
 from prompty.safety.json import read_json
+from prompty.safety.write_files import check_target, replace_file
 from prompty.safety.yaml import YamlError, read_yaml
 from prompty.testing.script import Script
 from prompty.tracing.names import TOOL_NAME
@@ -57,16 +57,15 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
     """Add the run in a trace to a prompt's test file, with a recording. If the case would fail, change nothing."""
     run = read_run(trace)
     path = find_test_file(prompt) or prompt.with_name(f"{prompt.stem}{SUFFIXES[0]}")
-    if path.is_symlink():
-        raise RequestError(f"{path} is a link, which can lead anywhere", "Remove it, or write a file in its place.")
+    try:
+        check_target(path)
+    except OSError as error:
+        raise RequestError(f"{path} cannot be written: {error.strerror}", "Write a file in its place.") from None
     before = path.read_text(encoding="utf-8") if path.exists() else None
     tools = load_prompt(prompt, prompt.parent).tools
     case = build_case(run, [tool.name for tool in tools if isinstance(tool, FunctionTool | CustomTool)])
     text = append_case(before, case, path)
-    if before is None:
-        create_files({path: text.encode()})
-    else:
-        path.write_text(text, encoding="utf-8", newline="\n")
+    replace_file(path, text.encode())
     written: list[Path] = []
     try:
         suite = read_suite(path)
@@ -81,7 +80,7 @@ def add_case(trace: RecordedTrace, prompt: Path) -> NewCase:
         if before is None:
             path.unlink()
         else:
-            path.write_text(before, encoding="utf-8", newline="\n")
+            replace_file(path, before.encode())
         raise
     return NewCase(run.name, path, [name for name in run.changing if name in run.results])
 

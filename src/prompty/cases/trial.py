@@ -33,6 +33,7 @@ from prompty.model.tool import CustomTool, FunctionTool, PromptyTool, SkillsTool
 from prompty.pipeline.prepare import prepare
 from prompty.safety.json import read_json
 from prompty.safety.redaction import mask_secrets
+from prompty.safety.write_files import check_target
 from prompty.tools.toolbox import TOOLS
 from prompty.tracing import names
 from prompty.tracing.files import find_trace_file
@@ -198,6 +199,11 @@ class _Steps:
             _require_offline_tools(context)
         path = context.recording
         if mode.record:
+            try:
+                check_target(path)
+            except OSError as error:
+                fix = "Remove it, and record again."
+                raise RequestError(f"{path} cannot be written: {error.strerror}", fix) from None
             check_inside(path.parent, context.trial.suite.folder)
         answers = RunAnswers(
             f"{context.trial.key}, run {context.number}",

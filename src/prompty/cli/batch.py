@@ -31,7 +31,7 @@ from prompty.cli.console import EXIT_INTERRUPTED, STOP_SIGNALS, err, explain_os_
 from prompty.cli.durations import parse_duration
 from prompty.cli.estimate import print_estimate
 from prompty.cli.functions import ToolFiles
-from prompty.cli.inputs import load_prompt_file
+from prompty.cli.inputs import check_argument, load_prompt_file
 from prompty.cli.options import get_outputs_mode, start_tracing
 from prompty.cli.provider_tools import ProviderTools, decide_provider_tools
 from prompty.drivers.span_attributes import describe_version
@@ -39,6 +39,7 @@ from prompty.errors import RequestError
 from prompty.pricing import get_pricer
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.safety.write_files import check_target
 from prompty.tools.function import load_functions
 
 BAR_SECONDS = 0.25
@@ -108,10 +109,12 @@ def run_batch(
         {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
     )
     try:
+        check_argument(rows)
         start_tracing(trace, find_project(file))
         agent = load_prompt_file(file, variant, model, provider=provider, api=api, roots=roots, allow_env=allow_env)
         table = output if output is not None and output.suffix.lower() == ".csv" else None
         if table is not None:
+            check_target(table)
             output = _find_records_of(table)
         part = None if shard is None else parse_shard(shard)
         check_columns(rows, agent)

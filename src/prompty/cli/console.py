@@ -103,5 +103,6 @@ _OS_FIXES = {
     errno.EROFS: "Choose a folder that can be written to.",
     errno.ENOSPC: "Free some space on the disk, or choose another folder.",
     errno.EISDIR: "Name a file in the folder.",
+    errno.ELOOP: "Name the path that it leads to, or remove the link.",
     errno.ENOTDIR: "Correct the path: a part of it is a file.",
 }

@@ -14,6 +14,7 @@ from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
 from prompty.pipeline.validate import read_union
 from prompty.safety.json import read_json
+from prompty.safety.write_files import find_outside_target
 from prompty.safety.yaml import YamlError, read_yaml
 
 _MEDIA: dict[str, type[MediaPart]] = {"image": ImagePart, "audio": AudioPart, "file": FilePart}
@@ -48,6 +49,7 @@ def _read_input_file(file: Path) -> dict[str, object]:
     """Return the inputs in a JSON or YAML file."""
     name = "standard input" if str(file) == "-" else f"'{file}'"
     fix = 'Write a mapping of names to values, for example {"question": "…"}.'
+    check_argument(file)
     try:
         text = STDIN.read_text("--inputs") if str(file) == "-" else file.read_text(encoding="utf-8-sig")
         data = read_json(text) if file.suffix == ".json" else _read_yaml(text)
@@ -105,11 +107,19 @@ def _read_value(declared: Property, text: str) -> object:
     if not text.startswith("@"):
         return _parse_value(declared, text)
     path = Path(text[1:])
+    check_argument(path, name)
     try:
         media = _MEDIA.get(kind)
         return media.from_file(path) if media else _parse_value(declared, path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name, f"the file for input '{name}' cannot be read: {error}", _USAGE) from None
+
+
+def check_argument(path: Path, name: str = "") -> None:
+    """Raise InputError if a file that the command names leads out of the working folder through a link."""
+    if target := find_outside_target(path):
+        cause = f"'{path}' leads through a link to '{target}', which is outside the working folder"
+        raise InputError(name, cause, "To read that file, write its whole path.")
 
 
 def _read_stdin(name: str, kind: str) -> str:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from prompty.cli.console import out
 from prompty.extras import require
+from prompty.safety.write_files import create_folder, open_to_append
 
 PROMPT = "you> "
 _POLL_SECONDS = 0.2
@@ -90,8 +91,8 @@ class TerminalKeyboard:
 
 def _create_private(file: Path) -> None:
     """Create the file if it does not exist, readable only by its owner."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(file, os.O_CREAT | os.O_RDONLY, 0o600))
+    create_folder(file.parent)
+    os.close(open_to_append(file))
     file.chmod(0o600)
 
 

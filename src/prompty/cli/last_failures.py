@@ -10,6 +10,7 @@ from pathlib import Path
 
 from prompty.cases.plan import Trial
 from prompty.cli.options import get_state_path
+from prompty.safety.write_files import create_folder, replace_file
 
 
 def select_failed(trials: Sequence[Trial]) -> list[Trial]:
@@ -48,5 +49,5 @@ def _write_failures(test_file: Path, failures: set[str]) -> None:
     if not failures:
         path.unlink(missing_ok=True)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"file": str(test_file.resolve()), "failed": sorted(failures)}), encoding="utf-8")
+    create_folder(path.parent)
+    replace_file(path, json.dumps({"file": str(test_file.resolve()), "failed": sorted(failures)}).encode())

@@ -2,20 +2,19 @@
 
 from difflib import unified_diff
 from pathlib import Path
-from stat import S_IMODE
-from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 from typer import Argument, Exit, Option, echo
 
 from prompty.cases.project_file import find_project
-from prompty.cli.console import err, fail, out, print_problem
+from prompty.cli.console import err, explain_os_error, fail, out, print_problem
 from prompty.cli.options import Roots, complete_model
 from prompty.cli.search import find_prompts
 from prompty.errors import LoadError
 from prompty.pipeline.load import read_prompt
 from prompty.pipeline.migrate import Migration, change_model, migrate_text
 from prompty.safety.visible import visible
+from prompty.safety.write_files import replace_file
 
 
 def migrate_files(
@@ -90,24 +89,10 @@ def _report(file: Path, text: str, migration: Migration, *, diff: bool, write: b
 
 
 def _write(file: Path, text: str) -> None:
-    """Replace the file's text atomically. A symbolic link stays, and its target is replaced."""
-    target = file.resolve()
     try:
-        mode = target.stat().st_mode
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
-            new = Path(stream.name)
-            try:
-                stream.write(text)
-                stream.close()
-                new.chmod(S_IMODE(mode))
-                new.replace(target)
-            except BaseException:
-                new.unlink()
-                raise
+        replace_file(file, text.encode())
     except OSError as error:
-        fail(f"{file} cannot be written: {error.strerror}\n    Check the permissions of the file and its folder.")
+        fail(explain_os_error(error))
 
 
 def _summarize(files: int, changed: int, failed: int, *, write: bool) -> str:

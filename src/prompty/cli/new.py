@@ -11,9 +11,9 @@ from typer import Argument
 
 from prompty.cli.console import fail, out
 from prompty.errors import did_you_mean, nearest
-from prompty.pipeline.files import create_files
 from prompty.providers.facts import read_package_facts
 from prompty.safety.visible import visible
+from prompty.safety.write_files import create_files
 from prompty.version import build_install_command
 
 

@@ -126,4 +126,4 @@ def get_outputs_mode(*, lenient: bool) -> Literal["strict", "lenient"]:
 def get_state_path(name: str) -> Path:
     """Return the path of a file in the user's state directory."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "prompty" / name
+    return Path(state).resolve() / "prompty" / name

@@ -30,6 +30,7 @@ from prompty.model.tool import FunctionTool, McpTool
 from prompty.pipeline.model_override import find_default_model
 from prompty.registry import DEFAULT
 from prompty.safety.visible import visible
+from prompty.safety.write_files import check_target, replace_file
 
 _CUT_SHORT = {
     "length": "the model reached its token limit, so the answer is not complete. Add --option maxOutputTokens=N.",
@@ -144,8 +145,11 @@ def _refuse(paused: Paused) -> None:
 
 def _check_output(output: Path | None) -> None:
     """Fail before the call, not after it, if the answer cannot be written."""
-    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+    if output is None:
+        return
+    if output.is_dir() or not output.absolute().parent.is_dir():
         fail(f"'{output}' cannot be written: it is a folder, or its folder does not exist\n    Name a file.")
+    check_target(output)
 
 
 def _print_result(
@@ -167,7 +171,7 @@ def _print_result(
             plain["providerCalls"] = [call.to_json() for call in display.provider_calls]
     if output is not None:
         text = plain if isinstance(plain, str) else json.dumps(plain, indent=2, ensure_ascii=False)
-        output.write_text(f"{text}\n", encoding="utf-8")
+        replace_file(output, f"{text}\n".encode())
         err.print(Text(visible(f"wrote {output}"), "dim"))
     elif as_json:
         print_json(plain)

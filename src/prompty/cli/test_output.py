@@ -25,8 +25,8 @@ from prompty.cases.report import (
 from prompty.cases.results import TrialResult
 from prompty.cli.console import err, out, print_json, show
 from prompty.errors import RequestError
-from prompty.pipeline.files import write_file
 from prompty.safety.redaction import mask_secrets
+from prompty.safety.write_files import create_folder, open_to_append, replace_file
 from prompty.viewer.page import write_page
 from prompty.viewer.trace import TraceUnreadable, read_trace
 
@@ -102,7 +102,7 @@ def _show_dollars(amount: float) -> str:
 def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None, github: bool) -> None:
     """Write the requested reports, creating their folders."""
     for file in filter(None, (junit, html)):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        create_folder(file.parent)
     if junit is not None:
         _write_report(junit, write_junit(report))
     if html is not None:
@@ -114,8 +114,8 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
         path = os.environ.get(_SUMMARY_VARIABLE)
         if not path:
             raise RequestError(f"--github needs the variable {_SUMMARY_VARIABLE}", "Run it in a GitHub workflow.")
-        with Path(path).open("a", encoding="utf-8") as summary:
-            summary.write(write_summary(report))
+        with os.fdopen(open_to_append(Path(path).resolve()), "ab") as summary:
+            summary.write(write_summary(report).encode())
 
 
 def _describe_origin() -> str:
@@ -127,9 +127,9 @@ def _describe_origin() -> str:
 
 def _write_report(path: Path, content: str, mode: int = 0o666) -> None:
     try:
-        write_file(path, content, mode)
-    except FileExistsError:
-        raise RequestError(f"{path} is a link, which can lead anywhere", "Remove it, or name another file.") from None
+        replace_file(path, content.encode(), mode)
+    except OSError as error:
+        raise RequestError(f"{path} cannot be written: {error.strerror}", "Name another file.") from None
 
 
 def _link_traces(result: TrialResult, folder: Path) -> TrialResult:

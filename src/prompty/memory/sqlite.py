@@ -11,6 +11,7 @@ from pathlib import Path
 from prompty.concurrency import FileLock
 from prompty.errors import StoreUnusable, check_path
 from prompty.model.message import Json
+from prompty.safety.write_files import create_folder, open_to_append
 
 SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -31,8 +32,8 @@ class SqliteMemory:
         check_path(path, "SqliteMemory()", "the path of a file")
         self.path: Path = Path(path)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT, 0o600))
+            create_folder(self.path.parent)
+            os.close(open_to_append(self.path))
             self._create_table()
         except (OSError, sqlite3.Error, ValueError) as error:
             raise StoreUnusable(str(self.path), error) from error

@@ -1,4 +1,4 @@
-"""Read the files of a prompt, and create new ones.
+"""Read the files of a prompt.
 
 Only this module opens a prompt's files, so an editor can pass unsaved buffers here.
 """
@@ -17,7 +17,6 @@ MAX_SEARCHED = 100_000  # files and folders
 # link. Not every system has these flags.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CONTAINED_FLAGS = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
-_WRITING_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
 
 Identity = tuple[int, int, int, int]
 Buffers = Mapping[Path, str]
@@ -77,25 +76,6 @@ def read_bytes(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read()
-
-
-def write_file(path: Path, content: str, mode: int = 0o666) -> None:
-    """Write a text to a new file, with this mode, or over an old one. Raise FileExistsError for a link: it could lead
-    out of a repository."""
-    if path.is_symlink():
-        raise FileExistsError(errno.EEXIST, "it is a link", str(path))
-    descriptor = os.open(path, _WRITING_FLAGS, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-        file.write(content)
-
-
-def create_files(contents: Mapping[Path, bytes]) -> None:
-    """Create new files. Raise FileExistsError if one of them exists, even as a link that leads nowhere."""
-    if existing := [str(path) for path in contents if os.path.lexists(path)]:
-        raise FileExistsError(f"{', '.join(existing)} already exists")
-    for path, content in contents.items():
-        with path.open("xb") as file:  # does not follow a link that was made since
-            file.write(content)
 
 
 def find_matches(folder: Path, pattern: str) -> Iterator[str]:

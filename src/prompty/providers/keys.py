@@ -8,11 +8,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from json import dumps
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, NamedTuple
 
 from prompty.clients import Clients
@@ -20,6 +19,7 @@ from prompty.concurrency import FileLock
 from prompty.errors import RequestError
 from prompty.providers.profiles import PROFILES
 from prompty.safety.json import read_json
+from prompty.safety.write_files import create_folder, replace_file
 
 SERVICE = "prompty"  # in the keyring
 _MAX_BYTES = 1_000_000
@@ -95,9 +95,8 @@ class KeyFile(NamedTuple):
     def _changing(self) -> Iterator[dict[str, str]]:
         """Yield the keys, and write them back in one step."""
         folder = self.path.parent
-        temporary = folder / f".keys-{token_hex(8)}"
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_folder(folder, mode=0o700)
             folder.chmod(0o700)
             lock = FileLock(folder / "keys.lock", remove=True)
         except BlockingIOError:
@@ -107,21 +106,11 @@ class KeyFile(NamedTuple):
         try:
             keys = self.read_all()
             yield keys
-            with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
-                file.write(dumps(keys, indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
+            replace_file(self.path, f"{dumps(keys, indent=2)}\n".encode(), mode=0o600)
         except OSError as error:
             raise RequestError(f"{self.path} cannot be written: {error.strerror}", "Set XDG_CONFIG_HOME.") from None
         finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             lock.release()
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def find_exposure(status: os.stat_result) -> str:
@@ -185,7 +174,7 @@ def find_keyring() -> Keyring | None:
 def find_key_file() -> KeyFile:
     """Return the file of keys, which need not exist."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or "")
-    return KeyFile((base if base.is_absolute() else Path.home() / ".config") / "prompty" / "keys")
+    return KeyFile((base if base.is_absolute() else Path.home() / ".config").resolve() / "prompty" / "keys")
 
 
 def find_stores() -> list[Keyring | KeyFile]:

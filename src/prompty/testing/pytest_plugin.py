@@ -59,7 +59,9 @@ def prompty_recording(request: pytest.FixtureRequest) -> Iterator[Path]:
         with testing.Player(path):
             yield path
         return
-    fresh = path.with_name(f"{path.name}.new")
+    from prompty.safety.write_files import name_temporary  # only tests that record need it
+
+    fresh = name_temporary(path)
     with testing.Recorder(fresh):
         yield path
     if fresh.exists() and request.node.stash.get(_passed, False):

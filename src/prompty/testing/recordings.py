@@ -33,6 +33,7 @@ from prompty.safety.redaction import (
     leaves,
     mask_secrets,
 )
+from prompty.safety.write_files import append, check_target, create_folder, open_to_append
 from prompty.testing.script import AsyncLocalTransport, Chunks, LocalTransport
 from prompty.wire.json_bytes import MALFORMED, write_bytes
 
@@ -186,12 +187,15 @@ class Recorder(TransportInterceptor):
         """Append a line to the file, which only its owner can read."""
         with self._lock:
             if not self._started:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                create_folder(self.path.parent)
+                check_target(self.path)
                 self.path.unlink(missing_ok=True)
                 self._started = True
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(descriptor, "ab") as file:
-                file.write(line)
+            file = open_to_append(self.path)
+            try:
+                append(file, line)
+            finally:
+                os.close(file)
 
 
 class Recording(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from prompty.append_files import open_to_append
+from prompty.safety.write_files import create_folder, open_to_append, refuse_links
 from prompty.tracing.names import AGENT_NAME
 from prompty.tracing.sanitize import encode, encode_name
 from prompty.tracing.spans import Span
@@ -84,6 +84,7 @@ class FileSink:
     content = immediate = True
 
     def __init__(self, folder: str | Path = "traces", *, wire: bool = False) -> None:
+        refuse_links(folder)  # a link that leads elsewhere is an error before anything runs, not a missing trace
         self.folder: str = os.path.abspath(folder)
         self.wire = wire
         self._last_name = ""  # so that a process with many traces per second does not try it again
@@ -173,5 +174,5 @@ def _open_new(path: str) -> int:
     try:
         return open_to_append(path, new=True)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        create_folder(Path(path).parent)
         return open_to_append(path, new=True)

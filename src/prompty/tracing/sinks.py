@@ -38,7 +38,11 @@ def _build_sink(word: str, wire: bool) -> Sink:
         case "file":
             from prompty.tracing.files import FileSink  # most programs write no files
 
-            return FileSink(folder or "traces", wire=wire)
+            try:
+                return FileSink(folder or "traces", wire=wire)
+            except OSError as error:
+                cause = f"traces cannot be written to '{error.filename}': {error.strerror}"
+                raise RequestError(cause, "Name the folder that it leads to, or another one.") from None
         case "otel":
             from prompty.tracing.opentelemetry import create_sink  # needs an extra
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from prompty.model.message import Json
+from prompty.safety.write_files import replace_file
 from prompty.viewer.trace import MODEL_CALL, TOOL_CALL, Frame, RecordedTrace, find_cached_shares
 
 # `<` could end the script element. ASCII JSON already escapes everything else, U+2028 and U+2029 included.
@@ -61,9 +62,7 @@ def trace_to_json(trace: RecordedTrace) -> Json:
 
 def write_page(trace: RecordedTrace, file: Path) -> None:
     """Write the page, readable by its owner only: a trace can contain private conversations."""
-    file.touch(mode=0o600)
-    file.chmod(0o600)
-    file.write_text(render_page(trace), encoding="utf-8", newline="\n")
+    replace_file(file, render_page(trace).encode(), mode=0o600)
 
 
 def _summary_to_json(frame: Frame) -> Json:

@@ -20,6 +20,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.citation import parse_citations, parse_provider_calls
 from prompty.model.message import Usage
 from prompty.pricing import get_pricer
+from prompty.safety.write_files import create_files
 from prompty.wire.structured import cast, find_result_schema
 
 _OPTIONS = ("model", "options", "outputs_mode", "registry", "provider_tools")
@@ -43,7 +44,7 @@ def run_rows(
     with TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         inputs = [_write_row(row) for row in rows]
-        file.write_text("".join(line for _, line in inputs))
+        create_files({file: "".join(line for _, line in inputs).encode()})
         job = BatchJob(
             agent=typed,
             rows=file,

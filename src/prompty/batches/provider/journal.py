@@ -14,9 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from prompty.append_files import append, open_to_append
 from prompty.errors import RequestError
 from prompty.providers.endpoint import Endpoint
+from prompty.safety.write_files import append, open_to_append
 
 End = Literal["collected", "refused", "lost"]
 
@@ -44,9 +44,13 @@ class Journal:
         self.batches: list[str] = []
         self.started: float = time.time()
         self.account: str | None = None
-        for entry in _read(path):
-            self._take(entry)
         self._file = open_to_append(path)
+        try:
+            for entry in _read(self._file, path):
+                self._take(entry)
+        except BaseException:
+            self.close()
+            raise
 
     def bind(self, endpoint: Endpoint) -> None:
         """Record the account that all chunks from now on belong to."""
@@ -96,15 +100,13 @@ class Journal:
                 raise _unreadable(self.path)
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def _read(journal: int, path: Path) -> Iterator[dict[str, Any]]:
     """Yield the entries of a journal. A last line that was cut off is removed: what it announced was never sent."""
-    if not path.exists():
-        return
-    with path.open("rb") as lines:
+    with os.fdopen(os.dup(journal), "rb") as lines:
         whole = 0
         for line in lines:
             if not line.endswith(b"\n"):
-                os.truncate(path, whole)
+                os.ftruncate(journal, whole)
                 return
             whole += len(line)
             try:

@@ -17,7 +17,6 @@ from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from prompty.errors import PromptyError, ToolError, check_path
 from prompty.model.agent import PromptAgent
@@ -28,6 +27,7 @@ from prompty.model.tool import McpTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
+from prompty.safety.write_files import replace_file
 from prompty.tools.function import ToolContext, ToolOptions
 from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
@@ -99,10 +99,8 @@ class Pins:
     def _write(self, all_servers: dict[str, Pinned], pinned: Pinned) -> None:
         if self.path is None:
             return
-        draft = self.path.with_name(f"{self.path.name}.{uuid4().hex}")
-        draft.touch(mode=0o600)
-        draft.write_text(json.dumps({**all_servers, self.server: pinned}, indent=1, sort_keys=True), encoding="utf-8")
-        draft.replace(self.path)
+        text = json.dumps({**all_servers, self.server: pinned}, indent=1, sort_keys=True)
+        replace_file(self.path, text.encode(), mode=0o600)
 
 
 @dataclass(frozen=True, slots=True)

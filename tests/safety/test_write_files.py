@@ -1,4 +1,4 @@
-"""Files that are appended to: as POSIX does it, and as far as POSIX can show it, as Windows does."""
+"""Files that are written: as POSIX does it, and as far as POSIX can show it, as Windows does."""
 
 import fcntl
 import os
@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from prompty.append_files import append, open_to_append, read_at, read_last_line, remove_open_file, replace_and_open
 from prompty.batches.ledger import Ledger
 from prompty.batches.row_index import FinishedRow
 from prompty.cases.answers import CallLedger
+from prompty.safety.write_files import (
+    append,
+    create_files,
+    open_to_append,
+    read_at,
+    read_last_line,
+    remove_open_file,
+    replace_and_open,
+    replace_file,
+)
 
 EVERY_SYSTEM = pytest.mark.parametrize("has_pread", [True, False], ids=["pread", "no-pread"])
 
@@ -88,7 +97,6 @@ def test_a_file_is_closed_when_it_is_renamed(tmp_path: Path, monkeypatch: pytest
         return rename(source, target)
 
     monkeypatch.setattr(Path, "replace", rename_closed)
-    (tmp_path / "log.new").write_text("left by a process that was killed")
     file = replace_and_open(path, b"one\n")
     append(file, b"two\n")
     os.close(file)
@@ -113,3 +121,48 @@ def test_what_cannot_be_deleted_while_it_is_open_is_emptied(tmp_path: Path, monk
     again = CallLedger(path)
     assert again.interrupted == []
     again.close()
+
+
+def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="leads through a link"):
+        replace_file(tmp_path / "link", b"theirs")
+    assert (tmp_path / "target").read_text() == "mine"
+
+
+def test_nothing_is_created_if_one_of_the_files_exists_even_as_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "there").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="there already exists"):
+        create_files({tmp_path / "new": b"", tmp_path / "there": b""})
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_path_may_lead_through_links_above_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "work").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path / "linked" / "work")
+    for path in (Path("a"), tmp_path / "linked" / "work" / "b", tmp_path / "linked" / "c", Path("../d")):
+        replace_file(path, b"mine")
+    assert sorted(path.name for path in (tmp_path / "real").rglob("*")) == ["a", "b", "c", "d", "work"]
+
+
+@pytest.mark.parametrize("rights", [0o600, 0o640, 0o755])
+def test_a_file_gets_no_more_rights_than_it_had(tmp_path: Path, rights: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(rights)
+    replace_file(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", rights & 0o666)
+    replace_file(path, b"private", mode=0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_stays_as_it_was_if_the_new_one_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(TypeError):
+        replace_file(path, "not bytes")  # type: ignore[arg-type]  # fails in the middle
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
