@@ -29,7 +29,7 @@ GITHUB_STEP_SUMMARY="$work/tests.md" prompty test "${paths[@]}" --quiet --github
 } >> "${GITHUB_STEP_SUMMARY:-/dev/null}"
 
 if [ -n "${PULL_REQUEST:-}" ]; then
-    TOKEN="${TOKEN:-}" python3 "$scripts/comment_changes.py" "$work/tests.md" ||
+    TOKEN="${TOKEN:-}" python3 -I "$scripts/comment_changes.py" "$work/tests.md" ||
         echo "::warning::The cases that changed could not be commented. The job needs the permission pull-requests: write."
 fi
 [ "$check" = 0 ] && [ "$test" = 0 ]

@@ -189,6 +189,18 @@ def test_without_install_the_action_ends_and_says_what_to_write(tmp_path: Path, 
     assert not (tmp_path / "prompty").exists()
 
 
+def test_no_module_of_the_checkout_runs_when_the_action_installs(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "temporary").mkdir()
+    for name in ("venv", "argparse", "logging", "pip", "typing"):
+        (tmp_path / "checkout" / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w').close()\n")
+    (tmp_path / "install.sh").write_text(ACTION["runs"]["steps"][0]["run"])
+    given = {"INSTALL": "--help", "RUNNER_TEMP": str(tmp_path / "temporary"), "PYTHONPATH": str(tmp_path / "checkout")}
+    run(f"bash -e {tmp_path / 'install.sh'}", tmp_path / "checkout", environment | given)
+    assert (tmp_path / "temporary" / "prompty" / "bin" / "python").exists()
+    assert not (tmp_path / "RAN").exists()
+
+
 def read_workflow() -> Any:
     [text] = [block.text for block in read_blocks(PAGE) if block.title == ".github/workflows/prompts.yml"]
     return yaml.safe_load(text)

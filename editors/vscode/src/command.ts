@@ -21,14 +21,15 @@ export async function findCommand(
     return withPython(setting); // if it does not work, its error says why
   }
   const python = await environment();
-  if (python !== undefined && (await works(python, ['-c', 'import prompty.lsp, typer']))) {
+  if (python !== undefined && (await works(python, ['-I', '-c', 'import prompty.lsp, typer']))) {
     return withPython(python);
   }
   return undefined;
 }
 
+/** `-I` keeps the working folder and PYTHONPATH out of the module search: a `yaml.py` beside a prompt would run. */
 function withPython(python: string): Command {
-  return { command: python, args: ['-m', 'prompty'] };
+  return { command: python, args: ['-I', '-m', 'prompty'] };
 }
 
 function runs(command: string, args: string[]): Promise<boolean> {
