@@ -67,6 +67,39 @@ def test_a_file_cannot_name_a_package(package: Path, tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("words", [["test", "a.test.yaml"], ["check", "a.test.yaml"], ["test", "."], ["check", "."]])
+@pytest.mark.parametrize("cases", ["[{inputs: {q: x}, expect: {render: {contains: x}}}]", "${file:rows.csv}"])
+def test_a_test_file_cannot_name_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], cases: str
+) -> None:
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / "__init__.py").write_text("open('IMPORTED', 'w').close()\n")
+    (tmp_path / "evil" / "a.prompty").write_text("---\nmodel: m\ninputs: {q: {kind: string}}\n---\nuser:\n{{ q }}\n")
+    (tmp_path / "a.test.yaml").write_text(f"prompt: pkg:evil/a.prompty\ncases: {cases}\n")
+    (tmp_path / "rows.csv").write_text("q\n1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert "`pkg:` imports a package, and a test file cannot do that" in done.output
+    assert "evil" not in sys.modules
+    assert not (tmp_path / "IMPORTED").exists()
+
+
+def test_a_path_object_is_always_a_file(package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileMissing, match="does not exist"):
+        load(Path("pkg:acme_prompts/answer.prompty"))
+    assert "acme_prompts" not in sys.modules
+
+
+@pytest.mark.parametrize("words", [["render"], ["check"], ["explain"], ["run", "-m", "scripted:m"]])
+def test_commands_take_a_prompt_of_a_package(package: Path, words: list[str]) -> None:
+    done = CliRunner().invoke(app, [*words, "pkg:acme_prompts/deep/inner.prompty"])
+    assert "there is no" not in done.output, done.output
+    assert "does not exist" not in done.output, done.output
+
+
 def test_a_package_in_an_archive_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as file:

@@ -39,6 +39,7 @@ from prompty.model.agent import PromptAgent
 from prompty.pipeline.files import Buffers, Unreadable
 from prompty.pipeline.frontmatter import normalize
 from prompty.pipeline.load import load, read_prompt
+from prompty.pipeline.packages import SCHEME
 from prompty.pipeline.references import References
 from prompty.pipeline.source_map import Finding, KeyPath, SourceMap, SourceText, first_findings, first_problems
 from prompty.safety.schemas import find_pattern_problem, get_validator
@@ -317,6 +318,9 @@ def _follow(loc: tuple[str | int, ...], data: object) -> list[str | int]:
 
 def _find_mistakes(file: CaseFile, written: object, source_map: SourceMap) -> Iterator[Finding]:
     """Yield the mistakes that types cannot detect."""
+    if file.prompt is not None and file.prompt.startswith(SCHEME):
+        message = f"`{SCHEME}` imports a package, and a test file cannot do that"
+        yield source_map.locate(("prompt",), "wrong-value", message, "Name a file below the folder of the test file.")
     yield from _find_wrong_checks(file.defaults, ("defaults",), source_map)
     yield from _find_repeated(file.defaults, ("defaults",), source_map)
     seen: dict[str, int] = {}

@@ -12,6 +12,7 @@ from prompty.model.content import AudioPart, FilePart, ImagePart, MediaPart
 from prompty.model.property import Property
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.validate import read_union
 from prompty.safety.json import read_json
 from prompty.safety.write_files import find_outside_target
@@ -161,7 +162,8 @@ def load_prompt_file(
     load_env(prompt=file)
     project = find_project(file)
     folders = (*(roots or ()), *project.roots)
-    agent = load(file, variant=variant, allowed_roots=folders, env_allowed=allow_env or (), missing_env="defer")
+    path, names = locate_prompt(str(file)), allow_env or ()
+    agent = load(path, variant=variant, allowed_roots=folders, env_allowed=names, missing_env="defer")
     return override_in_project(agent, project, model, options, provider=provider, api_type=api)
 
 

@@ -20,7 +20,7 @@ from prompty.safety.visible import visible
 def print_prompts(paths: Sequence[Path], roots: Sequence[Path], *, as_json: bool) -> None:
     """Print the prompts below `paths` with their variants, inputs and models. Required inputs are marked with *."""
     entries: list[dict[str, Any]] = []
-    for folder in [Path(locate_prompt(path)) for path in paths]:
+    for folder in [Path(locate_prompt(str(path))) for path in paths]:
         for file in find_prompts([folder]):
             if find_base(file) is None:
                 name = str(file.relative_to(folder)) if folder.is_dir() else file.name

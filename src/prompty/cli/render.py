@@ -23,6 +23,7 @@ from prompty.model.content import ContentPart, TextPart
 from prompty.model.message import Message
 from prompty.pipeline.dotenv import load_env
 from prompty.pipeline.load import load, loads, read_default_variant
+from prompty.pipeline.packages import locate_prompt
 from prompty.pipeline.prepare import prepare
 from prompty.pipeline.variants import variants
 from prompty.safety.redaction import mask_secrets
@@ -60,15 +61,16 @@ class Prompt:
         """Return the agent. Raise LoadError if the prompt has mistakes."""
         if self._text is not None:
             return loads(self._text, base_dir=os.curdir, **self._options)
-        return load(self.file, variant=self.variant, **self._options)
+        return load(locate_prompt(str(self.file)), variant=self.variant, **self._options)
 
     def check(self) -> list[Problem]:
         """Return the problems of the prompt, or of the chosen variant."""
         if self._text is not None:
             return check_text(self._text, "<stdin>", Path.cwd(), allowed_roots=self._roots)
+        path = locate_prompt(str(self.file))
         default = read_default_variant() if self.variant is None else ""
-        chosen = self.variant or (default if default in variants(self.file) else "")
-        return check(self.file, variant=chosen, allowed_roots=self._roots)
+        chosen = self.variant or (default if default in variants(path) else "")
+        return check(path, variant=chosen, allowed_roots=self._roots)
 
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}

@@ -33,7 +33,7 @@ def _is_skipped(folder: Path) -> bool:
 def find_prompts(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield the given files, and the prompts in the given folders."""
     for path in paths:
-        path = Path(locate_prompt(path))
+        path = Path(locate_prompt(str(path)))
         found = find_files(path, ".prompty") if path.is_dir() else [path]
         if not found:
             fail(f"the folder '{path}' has no .prompty files\n    Pass a .prompty file, or a folder with such files.")

@@ -120,10 +120,11 @@ def _load(
 ) -> PromptAgent:
     if not isinstance(path, str):
         check_path(path, "load()", "the path of a .prompty file")
-    if (name := os.fspath(path)).startswith("pkg:"):
+    if isinstance(path, str) and path.startswith("pkg:"):
         from prompty.pipeline.packages import locate_prompt  # few programs need it
 
-        name = os.fspath(path := locate_prompt(name))
+        path = locate_prompt(path)
+    name = os.fspath(path)
     default = read_default_variant(env, registry) if variant is None else ""
     key = (
         name,

@@ -1,6 +1,5 @@
 """Prompts in Python packages: `pkg:acme_prompts/answer.prompty` is a file in an installed distribution."""
 
-import os
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,13 +11,14 @@ SCHEME = "pkg:"
 
 
 def locate_prompt(path: StrPath) -> StrPath:
-    """Return the file or folder that `pkg:package/path` names, and any other path unchanged. Raise FileMissing.
+    """Return the file or folder that the text `pkg:package/path` names, and any other path unchanged.
 
-    Importing the package runs its code, so only the caller can use `pkg:`, not a path in a file.
+    Raise FileMissing. Importing the package runs its code, so only a caller can use `pkg:`. A `Path` is always a file,
+    because a path in a file becomes one when it is joined with the file's folder.
     """
-    name = os.fspath(path)
-    if not name.startswith(SCHEME):
+    if not isinstance(path, str) or not path.startswith(SCHEME):
         return path
+    name = path
     package, *inner = name.removeprefix(SCHEME).strip("/").split("/")
     if ".." in inner:
         raise _missing(name, "the path leaves the package", "Name a file in the package.")
