@@ -124,6 +124,7 @@ bench: setup
 # here; whatever fails, the rest still runs.
 nightly: setup dist code-server helix
 	command -v chromium > /dev/null || apt-get install --quiet=2 --yes chromium
+	command -v strace > /dev/null || apt-get install --quiet=2 --yes strace
 	dpkg --status $(EDITORS) > /dev/null 2>&1 || apt-get install --quiet=2 --yes $(EDITORS)
 	$(MAKE) --keep-going test-nightly test-browser test-real test-timing tutorial
 	$(MAKE) engines ENGINES=dask

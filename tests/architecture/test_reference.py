@@ -160,6 +160,8 @@ NOT_VARIABLES = {
     *("EVENT_ONLY", "SPAN_ONLY", "SPAN_AND_EVENT"),  # values of a variable
     *("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"),  # flags of `os.open`
     *("INVALID_ARGUMENT", "NOT_FOUND", "INVALID_JSON", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"),  # words of a protocol
+    *("GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH", "GIT_NO_REPLACE_OBJECTS", "GIT_OPTIONAL_LOCKS", "GIT_PAGER"),
+    *("GIT_TERMINAL_PROMPT", "GIT_CEILING_DIRECTORIES", "LC_ALL"),  # what git gets
     "API_KEY",  # how such names end
     "PROCESSOR_ARCHITECTURE",  # passed on to MCP servers, like PATH
 }

@@ -4,29 +4,26 @@ A baseline is the results of an earlier run in a file next to the tests, in a st
 one, the current cases can run with the prompts at a git reference.
 """
 
-import io
 import json
-import subprocess
-import tarfile
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import fsum, lcm
 from pathlib import Path
-from shutil import which
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from prompty.cases.evaluators import describe_report
 from prompty.cases.reading import Suite
 from prompty.cases.results import Status, TrialResult
+from prompty.cases.revision import Revision, find_repository, open_revision
 from prompty.cases.runner import report_suite
 from prompty.cases.statistics import compute_flip_chance, compute_wilson, find_smallest_difference
 from prompty.errors import RequestError
 from prompty.pipeline.files import read_bytes
 from prompty.safety.json import read_json
-from prompty.safety.write_files import create_folder, replace_file
+from prompty.safety.write_files import replace_file
 
 MAX_NAMED = 5
 _DECIDED: frozenset[Status] = frozenset({"passed", "failed"})
@@ -245,11 +242,14 @@ def get_case_key(result: TrialResult) -> str:
 
 
 class EarlierResults(NamedTuple):
-    """Statuses to compare with, by result key, and the results themselves if they are from this run."""
+    """Statuses to compare with, by result key, and the results themselves if they are from this run. Results at a
+    git reference have its commit, and a note about those that could not run."""
 
     name: str
     statuses: dict[str, Status]
     results: dict[str, TrialResult]
+    commit: str = ""
+    note: str = ""
 
 
 class SuiteReport(NamedTuple):
@@ -304,71 +304,66 @@ def build_report(
         failing = [result.key for result in results if result.status in ("failed", "error")]
         return SuiteReport(results, notes, failing, compute_totals(results))
     comparison = compare(earlier.statuses, results, whole=whole)
-    notes += describe_comparison(comparison, earlier.name)
+    notes += filter(None, [*describe_comparison(comparison, earlier.name), earlier.note])
     totals = compute_totals(results, comparison)
     return SuiteReport(results, notes, list(comparison.failing), totals, comparison, earlier)
 
 
-_SECONDS = 60
+class EarlierSuites(NamedTuple):
+    """Suites with the prompts and recordings of a commit, and the folders that these may also read."""
+
+    reference: str
+    suites: list[Suite]
+    roots: list[Path]
+    trees: list[Revision]
+
+    def build(self, results: Sequence[TrialResult]) -> EarlierResults:
+        """Return the results of the suites, to compare with."""
+        by_key = {result.key: result for result in results}
+        statuses = {key: result.status for key, result in by_key.items()}
+        return EarlierResults(self.reference, statuses, by_key, self.trees[0].commit, self._describe_errors(results))
+
+    def _describe_errors(self, results: Sequence[TrialResult]) -> str:
+        """Return why the first result that could not run has no verdict, which is often a file that is not there."""
+        failed = [result for result in results if result.status == "error"]
+        if not failed:
+            return ""
+        reason = "; ".join(failed[0].reasons)
+        for tree in self.trees:
+            reason = reason.replace(f"{tree.folder}{os.sep}", "")
+        skipped = [f"{path}: {why}" for tree in self.trees for path, why in tree.skipped.items()]
+        left_out = f"\nNot read from {self.reference}: {'; '.join(skipped[:MAX_NAMED])}." if skipped else ""
+        return f"{_count(len(failed), 'result')} could not run at {self.reference}. {failed[0].key}: {reason}{left_out}"
 
 
 @contextmanager
-def open_earlier(suites: Sequence[Suite], reference: str) -> Iterator[list[Suite]]:
-    """Yield the suites with the prompts and recordings at a git reference. Suites that did not exist are omitted."""
-    if reference.startswith("-"):
-        raise RequestError(f"'{reference}' is not a git reference", "Name a branch, a tag or a commit.")
-    with TemporaryDirectory(prefix="prompty-test-") as folder:
-        found = [
-            earlier
-            for number, suite in enumerate(suites)
-            if (earlier := _extract(suite, reference, Path(folder).resolve() / str(number)))
-        ]
+def open_earlier(suites: Sequence[Suite], reference: str, roots: Sequence[Path] = ()) -> Iterator[EarlierSuites]:
+    """Yield the suites at a git reference. Suites whose prompt did not exist are omitted.
+
+    Their prompts have the partials and the project file of the reference. `roots` are folders of today. The prompts
+    may read the same folders at the reference.
+    """
+    with ExitStack() as trees:
+        at: dict[Path, Revision] = {}
+        for suite in suites:
+            root = find_repository(suite.folder)
+            if root not in at:
+                at[root] = trees.enter_context(open_revision(root, reference))
+        found = [earlier for suite in suites if (earlier := _find_earlier(suite, at))]
         if not found:
             raise RequestError(f"none of these prompts exists at '{reference}'", "Name a reference that has them.")
-        yield found
+        moved = filter(None, [_move(root.resolve(), at) for root in roots])
+        yield EarlierSuites(reference, found, [*roots, *moved], [*at.values()])
 
 
-def _extract(suite: Suite, reference: str, target: Path) -> Suite | None:
-    """Write a suite's folder at the reference to `target`. Return None if its prompt did not exist."""
-    here = suite.folder.resolve()
-    root = Path(_run_git(here, "rev-parse", "--show-toplevel").decode().strip()).resolve()
-    _run_git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}", cause=f"git has no '{reference}'")
-    prompt = suite.prompt.resolve()
-    if not prompt.is_relative_to(here):
-        raise RequestError(
-            f"{suite.prompt} is not below {suite.folder}", "To compare a prompt, keep it next to its tests."
-        )
-    place = here.relative_to(root).as_posix()
-    names = _run_git(root, "ls-tree", "-r", "--name-only", "-z", reference, "--", f"{place}/" if place != "." else ".")
-    if prompt.relative_to(root).as_posix() not in names.decode().split("\0"):
-        return None
-    create_folder(target)
-    with tarfile.open(fileobj=io.BytesIO(_run_git(root, "archive", reference, "--", place))) as archive:
-        archive.extractall(target, filter="data")
-    folder = target / place
-    return replace(suite, prompt=folder / prompt.relative_to(here), earlier=folder)
+def _find_earlier(suite: Suite, at: Mapping[Path, Revision]) -> Suite | None:
+    prompt, folder = _move(suite.prompt.resolve(), at), _move(suite.folder.resolve(), at)
+    if prompt is None:
+        raise RequestError(f"{suite.prompt} is not in the repository of its tests", "Move it, or use --baseline.")
+    return replace(suite, prompt=prompt, earlier=folder) if prompt.is_file() else None
 
 
-def read_commit(folder: Path) -> str:
-    """Return the short name of the commit that a folder is at, with `+` if files differ from it. It is empty outside a
-    repository."""
-    try:
-        name = _run_git(folder, "rev-parse", "--short", "HEAD").decode().strip()
-        changed = _run_git(folder, "status", "--porcelain", "--untracked-files=no")
-    except RequestError:
-        return ""
-    return f"{name}+" if changed else name
-
-
-def _run_git(folder: Path, *words: str, cause: str = "") -> bytes:
-    git = which("git")
-    if git is None:
-        raise RequestError("git is not installed", "Install it, or compare with --baseline.")
-    try:
-        done = subprocess.run(  # noqa: S603  the user's reference, after --verify
-            [git, "-C", str(folder), *words], capture_output=True, check=True, timeout=_SECONDS
-        )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        message = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().partition("\n")[0]
-        raise RequestError(cause or f"git failed: {message or error}", "Run the command in the repository.") from None
-    return done.stdout
+def _move(path: Path, at: Mapping[Path, Revision]) -> Path | None:
+    """Return the path at the reference of a file or a folder of today, or None if it is in no repository."""
+    found = [tree.folder / path.relative_to(root) for root, tree in at.items() if path.is_relative_to(root)]
+    return found[-1] if found else None

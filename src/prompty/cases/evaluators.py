@@ -259,14 +259,10 @@ def load_prompt(
     *,
     roots: Sequence[Path] = (),
     env_allowed: Sequence[str] = (),
-    beside: Path | None = None,
 ) -> PromptAgent:
-    """Load a prompt that a test file names. It must be below the test file's folder or the current folder.
-
-    Its project file is the nearest above it, or above the file `beside`.
-    """
+    """Load a prompt that a test file names. It must be below the test file's folder or the current folder."""
     check_inside(path, folder)
-    project = find_project(beside or path)
+    project = find_project(path)
     # Not the environment's variant: recordings belong to one.
     folders = (*project.roots, *roots)
     agent = load(path, variant=variant or "", allowed_roots=folders, env_allowed=env_allowed, missing_env="defer")

@@ -154,19 +154,16 @@ class Runner:
         suite, key = trial.suite, (trial.suite.prompt, trial.variant, trial.model)
         if (known := self._agents.get(key)) is not None:
             return known
-        return self._load(key, suite.earlier or suite.folder, suite.path if suite.earlier else None)
+        # The folder of a revision has no links, so what is in it leads nowhere else.
+        return self._load(key, suite.prompt.parent if suite.earlier else suite.folder)
 
-    def _load(
-        self, key: tuple[Path, str | None, str | None], folder: Path, beside: Path | None = None
-    ) -> PromptAgent | PromptyError:
+    def _load(self, key: tuple[Path, str | None, str | None], folder: Path) -> PromptAgent | PromptyError:
         with self._lock:
             if key not in self._agents:
                 try:
                     path, variant, model = key
                     roots, allowed = self.options.roots, self.options.env_allowed
-                    self._agents[key] = load_prompt(
-                        path, folder, variant, model, roots=roots, env_allowed=allowed, beside=beside
-                    )
+                    self._agents[key] = load_prompt(path, folder, variant, model, roots=roots, env_allowed=allowed)
                 except PromptyError as error:
                     self._agents[key] = error
             return self._agents[key]

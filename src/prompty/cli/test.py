@@ -191,14 +191,11 @@ def _run_earlier(
     """Run the same cases with the prompts at a git reference."""
     if options.mode.record:
         raise RequestError("--against cannot be combined with --record", "Run one after the other.")
-    with open_earlier(suites, reference) as earlier:
-        by_path = {suite.path: suite for suite in earlier}
+    with open_earlier(suites, reference, options.roots) as earlier:
+        by_path = {suite.path: suite for suite in earlier.suites}
         same = [replace(trial, suite=by_path[trial.suite.path]) for trial in trials if trial.suite.path in by_path]
         ledger = options.ledger and options.ledger.with_stem(f"{options.ledger.stem}-against")
-        results = _run(Runner(replace(options, ledger=ledger)), same)
-    return EarlierResults(
-        reference, {result.key: result.status for result in results}, {one.key: one for one in results}
-    )
+        return earlier.build(_run(Runner(replace(options, ledger=ledger, roots=earlier.roots)), same))
 
 
 def read_suites(paths: Sequence[Path]) -> list[Suite]:

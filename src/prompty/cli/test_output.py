@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rich.text import Text
 
-from prompty.cases.comparison import SuiteReport, get_case_key, read_commit
+from prompty.cases.comparison import SuiteReport, get_case_key
 from prompty.cases.report import (
     STANDINGS,
     Standing,
@@ -37,6 +37,7 @@ _BEFORE: dict[Standing, tuple[str, str]] = {
     "accepted": ("also failed before", "dim"),
 }
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+_COMMIT_VARIABLE = "GITHUB_SHA"
 
 
 def print_report(report: SuiteReport, *, as_json: bool, quiet: bool = False) -> None:
@@ -107,7 +108,7 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
         _write_report(junit, write_junit(report))
     if html is not None:
         linked = [_link_traces(result, html.parent) for result in report.results]
-        page = render_report(report._replace(results=linked), _describe_origin())
+        page = render_report(report._replace(results=linked), _describe_origin(report))
         _write_report(html, page, mode=0o600)  # answers can be private
         err.print(show(f"Wrote {html}."))
     if github:
@@ -118,10 +119,17 @@ def write_reports(report: SuiteReport, *, junit: Path | None, html: Path | None,
             summary.write(write_summary(report).encode())
 
 
-def _describe_origin() -> str:
-    """Return when the page was made, of which commit if the folder is a repository's, and by which command."""
-    commit = read_commit(Path.cwd())
-    parts = [f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", commit and f"commit {commit}"]
+def _describe_origin(report: SuiteReport) -> str:
+    """Return when the page was made, of which commit if a workflow names it, compared with which, and by which command.
+
+    git is not asked for the commit of the working folder: whether files differ from it cannot be asked safely.
+    """
+    commit, before = os.environ.get(_COMMIT_VARIABLE, ""), report.earlier.commit if report.earlier else ""
+    parts = [
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        commit and f"commit {commit[:7]}",
+        before and f"compared with commit {before[:7]}",
+    ]
     return " · ".join(filter(None, [*parts, mask_secrets(shlex.join(["prompty", *sys.argv[1:]]))]))
 
 
