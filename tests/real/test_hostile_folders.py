@@ -1,4 +1,4 @@
-"""Opening, checking, rendering, testing and formatting a folder that somebody else made starts nothing and connects
+"""Opening, checking, rendering, testing and formatting a hostile folder starts nothing and connects
 nowhere: from the command line, in the language server, and as the extension, a commit hook and the Action do it."""
 
 import json

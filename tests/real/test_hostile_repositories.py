@@ -1,4 +1,4 @@
-"""Sixty repositories that somebody else made are read or refused in time, with a sentence, and only git starts."""
+"""Sixty hostile repositories are read or refused in time, with a sentence, and only git starts."""
 
 import hashlib
 import sys

@@ -149,6 +149,16 @@ def test_a_path_may_lead_through_links_above_the_working_folder(
     assert sorted(path.name for path in (tmp_path / "real").rglob("*")) == ["a", "b", "c", "d", "work"]
 
 
+def test_the_links_of_the_system_may_lead_anywhere_from_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").symlink_to("real")
+    monkeypatch.chdir("/")
+    replace_file(tmp_path / "linked" / "a", b"mine")
+    assert (tmp_path / "real" / "a").read_bytes() == b"mine"
+
+
 @pytest.mark.parametrize("rights", [0o600, 0o640, 0o755])
 def test_a_file_gets_no_more_rights_than_it_had(tmp_path: Path, rights: int) -> None:
     path = tmp_path / "file"

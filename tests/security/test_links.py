@@ -1,6 +1,6 @@
 """Links that a folder brings: no command writes through one, or reads an argument through one that leads elsewhere.
 
-Each test runs a command in a folder with a link to a file of somebody else.
+Each test runs a command in a folder with a link to a file outside it.
 """
 
 import os

@@ -46,12 +46,12 @@ def find_link_target(path: str | Path) -> str:
         folder = os.getcwd()
     except FileNotFoundError:  # it was deleted
         return ""
-    whole = os.path.abspath(path)
-    if not whole.startswith(os.path.join(folder, "")):
+    whole, start = os.path.abspath(path), folder.rstrip(os.sep) + os.sep
+    if not whole.startswith(start) or start == os.sep:  # the links in the root are the system's
         return ""
-    place = folder
-    for part in Path(whole).relative_to(folder).parts:
-        place = os.path.join(place, part)
+    place = folder.rstrip(os.sep)
+    for part in whole[len(start) :].split(os.sep):  # texts, which take a third of the time of Path
+        place = f"{place}{os.sep}{part}"
         if os.path.islink(place) or _is_junction(place):
             return os.path.realpath(whole)
     return ""
@@ -119,7 +119,7 @@ def replace_and_open(path: Path, content: bytes) -> int:
 
 
 def name_temporary(path: Path) -> Path:
-    """Return a path next to another that nobody can foretell."""
+    """Return a path with a random name next to another."""
     return path.with_name(f".{token_hex(8)}.new")
 
 
