@@ -17,7 +17,7 @@ from prompty.model.agent import ModelOptions, PromptAgent
 from prompty.model.message import Json, Message, Reply
 from prompty.model.request import Function, OutputSchema, WireRequest, WrittenTool
 from prompty.model.tool import ToolDefinition, runs_at_provider
-from prompty.providers.credentials import check_trust, unusable_connection
+from prompty.providers.credentials import check_online, check_trust, unusable_connection
 from prompty.providers.endpoint import Endpoint, append_path
 from prompty.providers.facts import ModelFacts, add_facts, find_model_facts, find_need_of_responses
 from prompty.providers.profiles import Profile, find_profile
@@ -268,17 +268,22 @@ class Provider:
         not set, or would go where it may not."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport()
-        self.check_connection(agent)
-        check_trust(agent, self.hosts)
+        self._check(agent)
         return self.transport(agent)
 
     def connect_async(self, agent: PromptAgent) -> AsyncTransport:
         """The async form of `connect`."""
         if substitutes := _substitutes.get():
             return substitutes[-1].transport_async()
-        self.check_connection(agent)
-        check_trust(agent, self.hosts)
+        self._check(agent)
         return self.transport_async(agent)
+
+    def _check(self, agent: PromptAgent) -> None:
+        """Raise RequestError if the provider may not be asked."""
+        self.check_connection(agent)
+        if self.hosts is not None:
+            check_online(agent)
+        check_trust(agent, self.hosts)
 
     def check_connection(self, agent: PromptAgent) -> None:
         """Raise RequestError if the provider cannot use the kind of the agent's connection."""

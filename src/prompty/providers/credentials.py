@@ -211,7 +211,20 @@ def unusable_connection(kind: str, provider: str, kinds: tuple[str, ...]) -> Req
     )
 
 
-# Refuse a call without its variables, and values where they may not go.
+# Refuse a call from a test, a call without its variables, and values where they may not go.
+
+OFFLINE_VARIABLE = "PROMPTY_OFFLINE"
+
+
+def check_online(agent: PromptAgent) -> None:
+    """Raise RequestError if no model may be asked in this process: a test has forgotten its script or recording."""
+    if os.environ.get(OFFLINE_VARIABLE, "0") != "0":
+        raise RequestError(
+            f"the model '{agent.model.id}' would be called, and {OFFLINE_VARIABLE} forbids it",
+            "Call it within `Script(…)` or `Player(…)`, or use the fixture `prompty_script` or `prompty_recording`. "
+            "`pytest --prompty-live` calls the models.",
+            f"Unset {OFFLINE_VARIABLE} to call the model.",
+        )
 
 
 def check_trust(agent: PromptAgent, hosts: tuple[str, ...] | None) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Script as Script,
         answer as answer,
         call as call,
+        forbid_models as forbid_models,
         register_script as register_script,
     )
 

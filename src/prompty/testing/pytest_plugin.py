@@ -13,6 +13,7 @@ from prompty import testing
 
 MAX_FILE_NAME_LENGTH = 100
 _UNSAFE_CHARACTERS = re.compile(r"[^\w\[\]., =+-]")
+_OFFLINE = "PROMPTY_OFFLINE"
 _passed = pytest.StashKey[bool]()
 
 
@@ -23,14 +24,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="call the real models, and replace the recordings of `prompty_recording` and of collected cases",
     )
     parser.addini("prompty_collect", "collect the cases of .test.yaml files", type="bool", default=False)
+    parser.addini(
+        "prompty_offline", "refuse calls to models outside of scripts and recordings", type="bool", default=False
+    )
     parser.addini("prompty_checks", "Python files with functions for `python:` checks", type="paths", default=[])
     parser.addini("prompty_tools", "Python files with functions that models may call", type="paths", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PROMPTY_MISSING_ENV", "defer")  # modules of tests load prompts, often without keys
+    if config.getini("prompty_offline") and not config.getoption("--prompty-live"):
+        before = os.environ.get(_OFFLINE)
+        os.environ[_OFFLINE] = "1"
+        config.add_cleanup(lambda: _restore(before))
     if config.getini("prompty_collect"):
         config.pluginmanager.import_plugin("prompty.cases.pytest_items")
+
+
+def _restore(before: str | None) -> None:
+    """Set the variable to its value before the tests, for a program that runs pytest and goes on."""
+    os.environ.pop(_OFFLINE, None)
+    if before is not None:
+        os.environ[_OFFLINE] = before
 
 
 @pytest.hookimpl(wrapper=True)

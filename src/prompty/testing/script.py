@@ -1,6 +1,7 @@
 """Script: the replies of a scripted model, in order, and the transport that sends them as a server would."""
 
 import json
+import os
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -15,6 +16,7 @@ from prompty.model.agent import PromptAgent
 from prompty.model.message import Reply, ToolCall, Usage
 from prompty.model.request import WireRequest
 from prompty.providers import AsyncBytes, AsyncTransport, Bytes, Transport, TransportSubstitute
+from prompty.providers.credentials import OFFLINE_VARIABLE
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.testing.encoding import WIRES, Wire
 from prompty.wire.json_bytes import write_bytes
@@ -23,6 +25,12 @@ Chunks = Generator[bytes, None, None]
 _EMPTY_REPLY = Reply()
 _UNNUMBERED = "call_<n>"  # the id of a call until the script numbers it
 _USAGE = Usage(input_tokens=10, output_tokens=5)
+
+
+def forbid_models() -> None:
+    """Let each call to a model outside of a script or a recording raise RequestError, in this process and in those that
+    it starts from now on. With pytest, write `prompty_offline = true`."""
+    os.environ[OFFLINE_VARIABLE] = "1"
 
 
 class LocalTransport:
