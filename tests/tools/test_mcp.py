@@ -20,7 +20,6 @@ from prompty.tools.kinds import TOOL_KINDS
 from prompty.tools.mcp import KnownServer, McpKind
 from prompty.tools.mcp.content import McpError, fingerprint, to_parts
 from prompty.tools.mcp.sessions import ServerAddress, is_lost
-from prompty.tools.openapi.client import Permissions
 
 pytestmark = pytest.mark.usefixtures("clean_registry")
 
@@ -32,7 +31,7 @@ def tool(**parts: Any) -> McpTool:
 def find(declared: McpTool, registry: Registry = DEFAULT) -> KnownServer:
     kind = registry[TOOL_KINDS].get("mcp")
     assert isinstance(kind, McpKind)
-    return kind.servers.find(declared, Permissions())
+    return kind.servers.find(declared)
 
 
 @pytest.mark.process
@@ -52,7 +51,9 @@ def test_a_registered_server_is_found_by_the_names_a_file_may_use() -> None:
     # what the host registered under the name wins over the address of the file
     assert find(tool(serverName="other", connection={"endpoint": "https://x.example"})).address == other
     # a tool that only happens to be called like a server goes where its file says
-    assert find(tool(connection={"endpoint": "https://x.example"})).address == ServerAddress(url="https://x.example")
+    assert find(tool(connection={"endpoint": "https://x.example"})).address == ServerAddress(
+        url="https://x.example", is_declared=True
+    )
 
 
 def test_a_server_belongs_to_a_registry() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from logging import INFO
 from typing import Any
 
+import httpx2
 import mcp_types as types
 import pytest
 import uvicorn
@@ -17,11 +18,13 @@ from mcp.server import Server
 
 import prompty
 from prompty import CancelToken, Message, loads, tool, turn, turn_async
+from prompty.errors import ToolError
 from prompty.events import ToolFinished, ToolProgress
 from prompty.mcp import register_mcp_server
 from prompty.messages import TextPart
 from prompty.model.content import AudioPart, FilePart, ImagePart
 from prompty.testing import Script, call
+from prompty.tools.mcp.sessions import CheckedTransport
 from tests.conversations.turns import scripted
 from tests.tools.openapi_parts import own_kind
 from tests.watchdog import within
@@ -234,12 +237,39 @@ def test_the_file_may_give_an_address_and_a_key(way: Way, own: OwnServer) -> Non
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @sync_and_async
-def test_an_address_in_a_file_is_public_or_allowed(way: Way, host: str, own: OwnServer) -> None:
-    connection = {"endpoint": own.url.replace("127.0.0.1", host), "apiKey": "sk-made-up-key"}
-    seen = turn_with(way, tool={"name": "inside", "connection": connection})
-    assert "which is not public" in str(seen.error)
-    assert f"allow(hosts=['{host}:{own.port}'])" in str(seen.error)
-    assert not own.keys
+def test_a_server_on_this_machine_needs_no_word_of_the_program(way: Way, host: str, own: OwnServer) -> None:
+    connection = {"kind": "anonymous", "endpoint": own.url.replace("127.0.0.1", host)}
+    seen = turn_with(way, call("add", a=2, b=2), tool={"name": "inside", "connection": connection})
+    assert results(seen)[0].text == "4"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "refused"),
+    [
+        ("https://10.0.0.5/mcp", "https://10.0.0.5 has the address 10.0.0.5, which is not public"),
+        ("https://[fd00:ec2::254]/mcp", "which is not public"),
+        ("http://10.0.0.5/mcp", "neither https nor on this machine"),
+        ("http://127.0.0.1:9/admin#", "has a fragment"),
+        ("http://127.0.0.1:9/admin?all=1", "has a query other than `api-version`"),
+        ("http://127.0.0.1:9/a/../admin", "in its path"),
+    ],
+)
+@sync_and_async
+def test_a_file_chooses_no_private_server_and_no_whole_url(way: Way, endpoint: str, refused: str) -> None:
+    tool = f"{{name: inside, kind: mcp, connection: {{kind: anonymous, endpoint: '{endpoint}'}}}}"
+    agent = loads(f"---\nmodel: {{id: m, provider: scripted}}\ntools: [{tool}]\n---\nuser:\nHi")
+    with Script("Done."):
+        seen = way.turn(agent)
+    assert refused in str(seen.error)
+    assert "prompty.openapi.allow" not in str(seen.error)  # the function of another kind of tool
+
+
+def test_a_name_with_a_private_address_is_refused(own: OwnServer) -> None:
+    async def find() -> list[str]:
+        return await CheckedTransport(httpx2, needs_public=True).find_addresses(f"https://localhost:{own.port}/mcp")
+
+    with pytest.raises(ToolError, match=r"which is not public[\s\S]*trusted_endpoints"):
+        asyncio.run(find())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from prompty.model.conditions import check_conditions, describe_callee, get_cond
 from prompty.model.message import Json
 from prompty.model.request import Function
 from prompty.model.tool import KNOWN_TOOL_KINDS, Binding, CustomTool, FunctionTool, ToolDefinition, runs_at_provider
-from prompty.model.trust import Refusal, Target, explain_missing, refuse_connection, refuse_text
+from prompty.model.trust import Refusal, Target, Trust, explain_missing, refuse_address, refuse_connection, refuse_text
 from prompty.registry import DEFAULT, ExtensionPoint, Registry
 from prompty.safety.origins import Origin
 from prompty.tools.function import ToolContext, ToolOptions
@@ -291,6 +291,26 @@ def check_tool_target(
         raise ToolError(f"the tool '{tool.name}': {refusal.cause}", refusal.fix, refusal.command_fix)
 
 
+def check_tool_address(agent: PromptAgent, tool: ToolDefinition, url: str | None) -> bool:
+    """Raise ToolError if a tool may not connect to the address in its file. Return True if it must be a public one."""
+    check_tool_target(agent, tool, url)
+    if url is None or not agent.trust.from_file:
+        return False
+    target = _find_target(agent, agent.trust.for_tool(tool.name, [one.name for one in agent.tools]), url)
+    if refusal := refuse_address(target):
+        raise ToolError(f"the tool '{tool.name}': {refusal.cause}", refusal.fix, refusal.command_fix)
+    return target.needs_public
+
+
+def _find_target(
+    agent: PromptAgent, trust: Trust, url: str, field: str = "endpoint", allowed: Iterable[Origin] = ()
+) -> Target:
+    """Return the server of a tool, and who names it."""
+    uses = [use for use in trust.uses if use.is_address and use.keys[-1] == field]
+    trusted = trust.trusted | frozenset(allowed)
+    return Target(url, uses[0] if uses else None, trusted=trusted, registered=agent.registry.trusted_endpoints)
+
+
 def find_tool_refusal(
     agent: PromptAgent, tool: ToolDefinition, url: str | None, field: str = "endpoint", allowed: Iterable[Origin] = ()
 ) -> Refusal | None:
@@ -298,7 +318,4 @@ def find_tool_refusal(
     trust = agent.trust.for_tool(tool.name, [one.name for one in agent.tools])
     if (refusal := refuse_text(trust)) or not url:
         return refusal
-    uses = [use for use in trust.uses if use.is_address and use.keys[-1] == field]
-    address, trusted = uses[0] if uses else None, trust.trusted | frozenset(allowed)
-    target = Target(url, address, trusted=trusted, registered=agent.registry.trusted_endpoints)
-    return refuse_connection(trust, ("tools", tool.name), target)
+    return refuse_connection(trust, ("tools", tool.name), _find_target(agent, trust, url, field, allowed))

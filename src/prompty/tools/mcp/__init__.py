@@ -29,11 +29,9 @@ from prompty.safety.redaction import mask_secrets
 from prompty.safety.visible import visible
 from prompty.safety.write_files import replace_file
 from prompty.tools.function import ToolContext, ToolOptions
-from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_target
+from prompty.tools.kinds import TOOL_KINDS, KindTool, check_tool_address
 from prompty.tools.mcp.content import McpError, describe_tools, fingerprint, to_parts
 from prompty.tools.mcp.sessions import ServerAddress, Sessions, run_on_loop
-from prompty.tools.openapi import OpenApiKind
-from prompty.tools.openapi.client import Permissions, parse_url
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -126,7 +124,7 @@ class Servers:
         """Return True if the host has registered the server of a tool, so that the file's connection is not used."""
         return not isinstance(tool.connection, ReferenceConnection) and tool.server_name in self._registered
 
-    def find(self, tool: McpTool, permissions: Permissions) -> KnownServer:
+    def find(self, tool: McpTool) -> KnownServer:
         """Return the server of a tool: a registered one, or the one in the file, whose address is checked."""
         connection = tool.connection
         name = (connection.name if isinstance(connection, ReferenceConnection) else None) or tool.server_name
@@ -136,7 +134,7 @@ class Servers:
                 raise self._unknown(name, f"tool '{tool.name}'")
             return self._registered[name]
         name = name or tool.name
-        address = _declared_address(connection, tool, permissions)
+        address = _declared_address(connection, tool)
         # All keys of a server have its pins, and no pin is dropped: a changed tool would count as new for the next key.
         # A query may hold a key.
         pins = self._pins.setdefault((name, (address.url or "").partition("?")[0]), Pins(name))
@@ -159,7 +157,7 @@ class Servers:
         )
 
 
-def _declared_address(connection: Connection, tool: McpTool, permissions: Permissions) -> ServerAddress:
+def _declared_address(connection: Connection, tool: McpTool) -> ServerAddress:
     if not isinstance(connection, ApiKeyConnection | AnonymousConnection) or not connection.endpoint:
         raise ToolError(
             f"the connection of the tool '{tool.name}' has no `endpoint` of an MCP server",
@@ -173,7 +171,7 @@ def _declared_address(connection: Connection, tool: McpTool, permissions: Permis
     key = connection.api_key if isinstance(connection, ApiKeyConnection) else None
     headers = (("Authorization", f"Bearer {key.get_secret_value()}"),) if key else ()
     url = check_url(connection.endpoint, f"the tool '{tool.name}'")
-    return ServerAddress(url=url, headers=headers, permissions=permissions)
+    return ServerAddress(url=url, headers=headers, is_declared=True)
 
 
 def check_url(url: str, owner: str) -> str:
@@ -269,13 +267,12 @@ class McpKind:
         """Return the functions of a server's allowed tools. A tool whose definition has changed needs approval."""
         if not isinstance(tool, McpTool):
             raise ToolError(f"the tool '{tool.name}' does not name an MCP server", "Write `kind: mcp`.")
-        openapi = agent.registry[TOOL_KINDS].get("openapi")
-        permissions = openapi.permissions if isinstance(openapi, OpenApiKind) else Permissions()  # they apply here, too
-        server = self.servers.find(tool, permissions)
-        url = server.address.url if server.address.permissions else None  # the program names the other ones
-        check_tool_target(agent, tool, url, allowed=permissions.find_trusted(parse_url(url)) if url else ())
-        http = agent.registry.connections.find_client("mcp", is_async=True) if server.address.url else None
-        sessions = Sessions(agent.registry.clients, replace(server.address, http=http))
+        server = self.servers.find(tool)
+        address = server.address
+        needs_public = check_tool_address(agent, tool, address.url if address.is_declared else None)
+        address = replace(address, needs_public=needs_public)
+        http = agent.registry.connections.find_client("mcp", is_async=True) if address.url else None
+        sessions = Sessions(agent.registry.clients, replace(address, http=http))
         offered = _select_allowed(await _list_tools(sessions, server, tool), tool)
         changed = server.pins.find_changed({entry.name: fingerprint(entry) for entry in offered})
         return [

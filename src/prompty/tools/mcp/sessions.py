@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from prompty.clients import Clients
 from prompty.concurrency import in_event_loop, in_thread
-from prompty.errors import PromptyError
+from prompty.errors import PromptyError, ToolError
 from prompty.extras import require
+from prompty.model.trust import refuse_private
+from prompty.safety.origins import Origin
 from prompty.safety.redaction import SHORTEST_SECRET, Redactor, hide_secrets
 from prompty.safety.visible import visible
 from prompty.tools.calls import to_text
 from prompty.tools.mcp import content
 from prompty.tools.mcp.content import McpError
-from prompty.tools.openapi.client import Permissions, ServiceError, parse_url, resolve
+from prompty.tools.openapi.client import ServiceError, parse_url, resolve
 from prompty.wire.stream import MAX_EVENTS
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ CLOSE_SECONDS = 8.0  # the SDK takes at most 7 to end a process
 class ServerAddress:
     """How to reach a server: a command to start, or a URL. Tools with the same address share a session.
 
-    A URL from a file is checked against `permissions`. They are None for a server that the host registered.
+    A file declares it (`is_declared`), or the host has registered it. If only the file names its address, that one
+    `needs_public` addresses.
     """
 
     command: tuple[str, ...] = ()
@@ -66,7 +69,8 @@ class ServerAddress:
     folder: str | None = None
     url: str | None = None
     headers: Pairs = field(default=(), repr=False)
-    permissions: Permissions | None = field(default=None, repr=False, compare=False)
+    is_declared: bool = False
+    needs_public: bool = False
     http: Any = field(default=None, repr=False, compare=False)
     """A client of the program, or None for ours."""
     timeout: float | None = None
@@ -125,10 +129,9 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
         hooks = {"response": [content.limit_body]}
         checked: Any = None
         if address.http is not None:
-            checked = HostTransport(address.http, address.permissions)
-        elif address.permissions:
-            checked = CheckedTransport(httpx, address.permissions)
-        if checked:
+            checked = HostTransport(address.http)
+        elif address.is_declared:
+            checked = CheckedTransport(httpx, needs_public=address.needs_public)
             await checked.find_addresses(address.url)  # raises before the SDK starts its tasks
         http = await stack.enter_async_context(
             httpx.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks, transport=checked)
@@ -152,17 +155,10 @@ async def _open_transport(sdk: Any, address: ServerAddress, stack: AsyncExitStac
 class HostTransport:
     """HTTP transport over a client of the program, which decides how it connects."""
 
-    def __init__(self, client: Any, permissions: Permissions | None) -> None:
-        self._client, self._permissions = client, permissions
-
-    async def find_addresses(self, url: str) -> list[str]:
-        """Raise ToolError for a host that is not allowed."""
-        if self._permissions:
-            self._permissions.check_name(parse_url(url))
-        return []
+    def __init__(self, client: Any) -> None:
+        self._client = client
 
     async def handle_async_request(self, request: Any) -> Any:
-        await self.find_addresses(str(request.url))
         return await self._client.send(request, stream=True, follow_redirects=False)
 
     async def aclose(self) -> None:
@@ -178,8 +174,8 @@ class HostTransport:
 class CheckedTransport:
     """HTTP transport that connects to checked addresses only. It uses no proxy, which would resolve names itself."""
 
-    def __init__(self, http: Any, permissions: Permissions) -> None:
-        self._http, self._permissions = http, permissions
+    def __init__(self, http: Any, *, needs_public: bool) -> None:
+        self._http, self._needs_public = http, needs_public
         self._inner = http.AsyncHTTPTransport(trust_env=False)
 
     async def find_addresses(self, url: str) -> list[str]:
@@ -189,7 +185,10 @@ class CheckedTransport:
             addresses = await resolve(parsed)
         except ServiceError as error:
             raise McpError(str(error)) from None
-        self._permissions.check(parsed, addresses)
+        if self._needs_public and (
+            refusal := refuse_private(Origin(parsed.scheme, parsed.host, parsed.port), addresses)
+        ):
+            raise ToolError(refusal.cause, refusal.fix)
         return addresses
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -434,7 +433,7 @@ class ServerConnection:
     @property
     def is_busy(self) -> bool:
         """True while calls run, and always for a server of the host's: its process remembers what its tools did."""
-        return self._running > 0 or self.address.permissions is None
+        return self._running > 0 or not self.address.is_declared
 
     async def run(self, work: "Callable[[Client], Awaitable[T]]", logger: Logger) -> T:
         """Run `work` in the current session, or in a new session if that has ended."""

@@ -24,6 +24,7 @@ from prompty.model.message import Json
 from prompty.model.tool import OpenApiTool, ToolDefinition
 from prompty.registry import DEFAULT, Registry
 from prompty.safety.json import check_size, read_json
+from prompty.safety.origins import find_endpoint_fault
 from prompty.safety.redaction import Redactor, hide_secrets
 from prompty.tools.function import ToolContext
 from prompty.tools.kinds import (
@@ -335,6 +336,10 @@ def find_base_url(document: ApiDocument, connection: UsableConnection, permissio
     document's own origin or the host allows it. A document alone cannot choose where requests go."""
     if connection and connection.endpoint:
         parse_url(connection.endpoint)  # raises for an invalid URL
+        if fault := find_endpoint_fault(connection.endpoint):
+            raise ToolError(
+                f"the connection's `endpoint` has {fault}", "Write an origin and a path, like https://host/v1."
+            )
         return connection.endpoint
     declared = first_server_url(document.data.get("servers"))
     url = resolve_url(document.url or "", "/" if declared is None else declared)
