@@ -140,10 +140,10 @@ FILES: dict[str, tuple[str, Callable[[], Iterator[dict[str, object]]]]] = {
 }
 
 
-def estimate(prompt: Path, *recorded: Path, shard: Any = None) -> BatchEstimate:
+def estimate(prompt: Path, *recorded: Path, shard: Any = None, connect: bool = True) -> BatchEstimate:
     rows = prompt.with_name("rows.jsonl")
     numbers = select_rows(count_rows(rows), shard=shard)
-    return estimate_batch(load(prompt), rows, numbers, recorded)
+    return estimate_batch(load(prompt), rows, numbers, recorded, connect=connect)
 
 
 def count_all(prompt: Path, counter: Callable[[object], int] = count) -> int:
@@ -296,7 +296,9 @@ def test_the_command_shows_the_table_and_runs_nothing(counts: Counts, tmp_path: 
     prompt = write(tmp_path, "user:\n{{q}}", questions())
     rows = str(tmp_path / "rows.jsonl")
     before = sorted(tmp_path.iterdir())
-    said = CliRunner().invoke(app, ["batch", str(prompt), rows, "--estimate", "--shard", "1/2"], env={"COLUMNS": "200"})
+    said = CliRunner().invoke(
+        app, ["batch", str(prompt), rows, "--estimate", "--connect", "--shard", "1/2"], env={"COLUMNS": "200"}
+    )
     assert said.exit_code == 0, said.output
     assert said.output.startswith(f"{ROWS // 2} rows\ninput ")
     assert "200 rows counted by OpenAI" in said.output
@@ -304,9 +306,24 @@ def test_the_command_shows_the_table_and_runs_nothing(counts: Counts, tmp_path: 
     assert re.search(r"^provider batch +\$[\d.]+ +\$[\d.]+", said.output, re.MULTILINE)
     assert {path.rpartition("/")[2] for path in counts.paths} == {"input_tokens"}
     assert sorted(tmp_path.iterdir()) == before
-    data = json.loads(CliRunner().invoke(app, ["batch", str(prompt), rows, "--estimate", "--json"]).output)
+    data = json.loads(CliRunner().invoke(app, ["batch", str(prompt), rows, "--estimate", "--connect", "--json"]).output)
     assert (data["rows"], data["counted"], data["prices"].keys()) == (ROWS, COUNTED_ROWS, {"live", "batch"})
     assert data["input_tokens"]["low"] <= data["input_tokens"]["estimate"] <= data["input_tokens"]["high"]
+
+
+def test_the_provider_is_asked_to_count_only_with_connect(counts: Counts, tmp_path: Path) -> None:
+    prompt = write(tmp_path, "user:\n{{q}}", [{"q": "Where is my parcel?"}] * 3)
+    words = ["batch", str(prompt), str(tmp_path / "rows.jsonl"), "--estimate"]
+    said = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert (said.exit_code, counts.paths) == (0, [])
+    assert "3 rows estimated from characters" in said.output
+    assert "OpenAI is not asked to count the tokens. To ask it, add --connect." in said.output
+    assert estimate(prompt, connect=False).source == "estimated from characters, within 30%"
+    assert not counts.paths
+    CliRunner().invoke(app, [*words, "--connect"])
+    assert len(counts.paths) == 3
+    said = CliRunner().invoke(app, [*words[:-1], "-o", str(tmp_path / "out.jsonl"), "--connect"])
+    assert (said.exit_code, "Add --estimate, or remove it." in said.output) == (1, True)
 
 
 def test_a_batch_without_an_output_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,13 @@
 /** What the server's command `prompty.preview` returns. */
 export interface Preview {
   messages: { role: string; content: unknown }[];
-  request: { url: string; body: unknown; dropped?: Record<string, string>; refused?: string | null };
+  request: {
+    url: string;
+    body: unknown;
+    dropped?: Record<string, string>;
+    refused?: string | null;
+    notAsked?: string[];
+  };
   cost: { inputTokens: number; dollars: number | null };
   fields: Field[];
 }
@@ -61,12 +67,16 @@ export function renderPreview(preview: Preview): string {
   const dropped = Object.entries(preview.request.dropped ?? {}).map(
     ([name, reason]) => `<p class="note">${escape(name)} is left out: ${escape(reason)}</p>`,
   );
+  const notAsked = (preview.request.notAsked ?? []).map(
+    (name) => `<p class="note">${escape(name)} is not asked for its functions</p>`,
+  );
   const refused = preview.request.refused ? `<p class="problem">${escape(preview.request.refused)}</p>` : '';
   return [
     ...messages,
     `<p class="note">${escape(describeCost(preview.cost))}</p>`,
     refused,
     ...dropped,
+    ...notAsked,
     `<details><summary>Request to ${escape(preview.request.url)}</summary>`,
     `<pre>${escape(JSON.stringify(preview.request.body, null, 2))}</pre></details>`,
   ].join('\n');

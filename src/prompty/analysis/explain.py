@@ -1,7 +1,7 @@
 """Build the request that a prompt would send, without sending it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from prompty.providers.credentials import check_trust
 from prompty.providers.fitting import fit_request
 from prompty.safety.redaction import mask_secrets, mask_url
 from prompty.tokens import estimate_tokens
-from prompty.tools.kinds import name_bound_variables, project_tools
+from prompty.tools.kinds import find_unasked, name_bound_variables, project_tools
 from prompty.tools.toolbox import describe_custom_tools
 from prompty.wire.request import list_dropped_options
 
@@ -42,7 +42,8 @@ class Explanation:
     names of variables.
 
     `refused` is the reason why a call would not send it, and how to allow it. `chosen` is the reason for the API, if
-    the file names none, and `stored` says what the server keeps.
+    the file names none, and `stored` says what the server keeps. `not_asked` are tools whose functions only a server
+    knows, which was not asked.
     """
 
     provider: str
@@ -57,23 +58,35 @@ class Explanation:
     refused: str | None = None
     chosen: str | None = None
     stored: str | None = None
+    not_asked: tuple[str, ...] = ()
 
 
-def explain(agent: PromptAgent, inputs: Mapping[str, object] | None = None, *, stream: bool = False) -> Explanation:
-    """Return the messages, the exact request body, the omitted options with reasons, and a curl command."""
+def explain(
+    agent: PromptAgent,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    stream: bool = False,
+    connect: bool = False,
+) -> Explanation:
+    """Return the messages, the exact request body, the omitted options with reasons, and a curl command.
+
+    With `connect`, the servers of tools are asked for their functions. Without it, nothing connects.
+    """
     with create_redactor(agent).inside():
-        return _explain(agent, inputs, stream)
+        return _explain(agent, inputs, stream=stream, connect=connect)
 
 
-def _explain(agent: PromptAgent, inputs: Mapping[str, object] | None, stream: bool) -> Explanation:
+def _explain(agent: PromptAgent, inputs: Mapping[str, object] | None, *, stream: bool, connect: bool) -> Explanation:
     provider = agent.registry[PROVIDERS].get(agent.model.provider)
     api = provider.api_for(agent)
     messages = prepare(agent, inputs)
     use = choose_cache_use(agent, is_continued=bool(agent.tools))
     functions = list_declared_functions(agent)
     offered = [_describe_function(agent, function) for function in functions]
+    taken = [function.name for function in describe_custom_tools(agent)]
+    not_asked = () if connect else find_unasked(agent, taken)
     if has_kinds(agent):
-        functions, offered = run_in_event_loop(_list_all(agent))
+        functions, offered = run_in_event_loop(_list_all(agent, not_asked))
     request = build_cached_request(
         agent,
         messages,
@@ -98,14 +111,15 @@ def _explain(agent: PromptAgent, inputs: Mapping[str, object] | None, stream: bo
         refused=_find_refusal(agent, provider),
         chosen=api.chosen,
         stored=STORED if not api.chosen and keeps_answers(agent, api, provider) else None,
+        not_asked=not_asked,
     )
 
 
-async def _list_all(agent: PromptAgent) -> tuple[list[Function], list[OfferedFunction]]:
-    """Return the functions of tools of every kind, and what a person wants to know of them."""
+async def _list_all(agent: PromptAgent, not_asked: Collection[str]) -> tuple[list[Function], list[OfferedFunction]]:
+    """Return the functions of all other tools, of every kind, and what a person wants to know of them."""
     functions = [*list_declared_functions(agent), *describe_custom_tools(agent)]
     offered = [_describe_function(agent, function) for function in functions]
-    for projected in await project_tools(agent, [function.name for function in functions]):
+    for projected in await project_tools(agent, [function.name for function in functions], without=not_asked):
         tool, policies = projected.tool, (projected.tool.approval_mode, projected.kind_tool.approval)
         functions.append(projected.function)
         approval = " and ".join(sorted({describe_policy(policy) for policy in policies}))

@@ -1,8 +1,9 @@
 """Estimate what a batch will cost, before a row is run.
 
-A few thousand rows are rendered for their lengths, and the tokens of 200 of them are counted: by the provider if it has
-an endpoint for that, otherwise from their characters. The tokens of a row are the mean length, times the tokens of a
-character in the counted rows. All samples are the same whenever the file is. An unknown price is None, never 0.
+A few thousand rows are rendered for their lengths, and the tokens of 200 of them are counted: by the provider if it may
+be asked and has an endpoint for that, otherwise from their characters. The tokens of a row are the mean length, times
+the tokens of a character in the counted rows. All samples are the same whenever the file is. An unknown price is None,
+never 0.
 """
 
 import asyncio
@@ -105,10 +106,18 @@ class BatchEstimate:
 
 
 def estimate_batch(
-    agent: PromptAgent, rows: Path, numbers: range | frozenset[int], records: Sequence[Path] = ()
+    agent: PromptAgent,
+    rows: Path,
+    numbers: range | frozenset[int],
+    records: Sequence[Path] = (),
+    *,
+    connect: bool = False,
 ) -> BatchEstimate:
-    """Estimate the rows with these numbers, except those that are in the `records` of an earlier run."""
-    return asyncio.run(_Estimator(agent, rows).estimate(numbers, records))
+    """Estimate the rows with these numbers, except those that are in the `records` of an earlier run.
+
+    With `connect`, the provider counts the tokens. Without it, nothing connects.
+    """
+    return asyncio.run(_Estimator(agent, rows, connect=connect).estimate(numbers, records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +131,8 @@ class _Rendered:
 
 
 class _Estimator:
-    def __init__(self, agent: PromptAgent, rows: Path) -> None:
-        self.agent, self.rows = agent, rows
+    def __init__(self, agent: PromptAgent, rows: Path, *, connect: bool) -> None:
+        self.agent, self.rows, self.connect = agent, rows, connect
         self.provider = agent.registry[PROVIDERS].get(agent.model.provider)
         self.api: Api = self.provider.api_for(agent)
         if self.api.name not in _APIS:
@@ -188,7 +197,9 @@ class _Estimator:
 
     async def _count(self, rendered: _Rendered) -> RowCounts:
         endpoint = find_count_endpoint(self.agent)
-        if endpoint is not None:
+        if endpoint is not None and not self.connect:
+            self.notes.append(f"{endpoint.host} is not asked to count the tokens. To ask it, add --connect.")
+        elif endpoint is not None:
             try:
                 tokens = await self._count_at(endpoint, [messages for messages, _ in rendered.counted])
                 return RowCounts(tokens, f"counted by {endpoint.host}")

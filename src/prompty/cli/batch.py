@@ -58,6 +58,9 @@ def run_batch(
     estimate: Annotated[
         bool, Option("--estimate", help="Run nothing. Show what the rows would cost. With --output, only what is left.")
     ] = False,
+    connect: Annotated[
+        bool, Option("--connect", help="With --estimate: send 200 rows to the provider, which counts their tokens.")
+    ] = False,
     variant: shared.Variant = None,
     retry_failed: Annotated[bool, Option("--retry-failed", help="Run the rows that failed again.")] = False,
     accept_failed: Annotated[
@@ -108,6 +111,8 @@ def run_batch(
     _check_options(
         {"cancel": cancel or None, "deadline": deadline} if not provider_batch else live_only, provider_batch
     )
+    if connect and not estimate:
+        raise RequestError("--connect is for an estimate", "Add --estimate, or remove it.")
     try:
         check_argument(rows)
         start_tracing(trace, find_project(file))
@@ -120,7 +125,8 @@ def run_batch(
         check_columns(rows, agent)
         numbers = select_rows(count_rows(rows), limit=limit, sample=sample, shard=part)
         if estimate:
-            print_estimate(estimate_batch(agent, rows, numbers, _list_records(output, retry_failed)), as_json)
+            records = _list_records(output, retry_failed)
+            print_estimate(estimate_batch(agent, rows, numbers, records, connect=connect), as_json)
             return
         if output is None:
             raise BadParameter("Name a file for the results.", param_hint="--output / -o")

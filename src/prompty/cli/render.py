@@ -129,6 +129,7 @@ def explain_request(
     cache: Annotated[
         bool, Option("--cache", help="Print instead what the provider can cache: the text before the first tag.")
     ] = False,
+    connect: Annotated[bool, Option("--connect", help="Ask the servers of tools for their functions.")] = False,
     as_json: shared.AsJson = False,
     model: shared.ModelId = None,
     provider: shared.ProviderKey = None,
@@ -137,7 +138,7 @@ def explain_request(
     roots: shared.Roots = None,
 ) -> None:
     """Print the messages of FILE and the exact request, without sending it, and the functions that the model can call.
-    Secrets are masked."""
+    Secrets are masked. No server is asked, unless you add --connect."""
     prompt = Prompt(file, variant, roots)
     agent = override_in_project(
         prompt.load(), prompt.project, model, read_options(options), provider=provider, api_type=api
@@ -145,7 +146,7 @@ def explain_request(
     if cache:
         _print_cache(agent, as_json=as_json)
         return
-    explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream)
+    explanation = explain_prompt(agent, read_inputs(agent, inputs, inputs_file, value), stream=stream, connect=connect)
     if as_json:
         messages = [message.to_json() for message in explanation.messages]
         functions = [function._asdict() for function in explanation.functions]
@@ -180,7 +181,8 @@ def _print_explanation(explanation: Explanation) -> None:
     out.print(Text(visible(json.dumps(explanation.body, indent=2, ensure_ascii=False))), end="\n\n")
     dropped = [f"{name}: {text}" for name, text in explanation.dropped.items()]
     functions = [line for function in explanation.functions for line in _describe_function(function)]
-    for heading, lines in (("omitted options", dropped), ("functions", functions)):
+    not_asked = [f"{name}: add --connect to ask its server" for name in explanation.not_asked]
+    for heading, lines in (("omitted options", dropped), ("functions", functions), ("not asked", not_asked)):
         if lines:
             _print_heading(heading)
             out.print(Text(visible("\n".join(lines))), end="\n\n")

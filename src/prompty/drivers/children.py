@@ -40,6 +40,10 @@ MAX_CHILD_DEPTH = 5
 class ChildKind:
     """The tool kind `prompty`."""
 
+    def is_local(self, _: ToolDefinition, __: PromptAgent, /) -> bool:
+        """Return True: the functions are known without a server."""
+        return True
+
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the inputs that a child uses. Its file is read without requiring environment variables."""
         return find_input_names(read_agent(_locate_child(tool, agent), agent.allowed_roots, agent.registry))

@@ -1,6 +1,7 @@
 """Preview a prompt that may not be saved: its messages, the exact request, and an estimate of what it costs.
 
-No variable is read, so that no value of one can appear: `${env:NAME}` stays as it is written, or is its default.
+No variable is read, so that no value of one can appear: `${env:NAME}` stays as it is written, or is its default. No
+server is asked.
 """
 
 import json
@@ -65,6 +66,7 @@ def build_preview(
             "body": explanation.body,
             "dropped": explanation.dropped,
             "refused": explanation.refused,
+            "notAsked": list(explanation.not_asked),
         },
         "cost": _estimate_cost(agent, tokens),
         "inputs": values,
@@ -117,6 +119,7 @@ def _write(explanation: Explanation) -> str:
     messages = [f"## {message.role}\n\n{message.text}\n" for message in explanation.messages]
     body = json.dumps(explanation.body, indent=2, ensure_ascii=False)
     notes = [f"- `{name}` is left out: {reason}\n" for name, reason in explanation.dropped.items()]
+    notes += [f"- `{name}` is not asked for its functions\n" for name in explanation.not_asked]
     if explanation.refused:
         notes.append(f"- A call would be refused: {explanation.refused}\n")
     request = f"## Request\n\nPOST {explanation.url}\n\n```json\n{body}\n```\n"

@@ -43,6 +43,10 @@ class Skill(NamedTuple):
 class SkillsKind:
     """The tool kind `skills`. Every turn reads the folder again, so that a changed skill counts at once."""
 
+    def is_local(self, _: ToolDefinition, __: PromptAgent, /) -> bool:
+        """Return True: the functions are known without a server."""
+        return True
+
     def find_parameters(self, _: ToolDefinition, __: PromptAgent, /) -> frozenset[str]:
         """Return the parameters of `read_skill`."""
         return frozenset({"skill", "file"})

@@ -52,7 +52,9 @@ class ToolKind(Protocol):
     """A kind of tool.
 
     A kind may also have a method `find_parameters(tool, agent)` that returns the parameters that bindings can fill in,
-    or None if that needs the network. `prompty check` compares them with the file's bindings.
+    or None if that needs the network. `prompty check` compares them with the file's bindings. With a method
+    `is_local(tool, agent)` it says that `describe` connects to no server: `prompty explain` leaves out other tools,
+    unless it may connect.
     """
 
     async def describe(self, tool: ToolDefinition, agent: PromptAgent, /) -> Sequence[KindTool]:
@@ -101,12 +103,12 @@ _LOCAL_KINDS = ("openapi", "prompty", "skills")  # described without a server; t
 
 
 async def project_tools(
-    agent: PromptAgent, taken: Collection[str], timeout: float | None = None
+    agent: PromptAgent, taken: Collection[str], timeout: float | None = None, without: Collection[str] = ()
 ) -> list[ProjectedTool]:
     """Return the functions of all tools of other kinds (§7.1.3). A taken name is prefixed with its tool's name.
 
     If a custom tool's own name is taken, a host function runs it: that takes precedence over the kind. All tools
-    together have `timeout` seconds to describe their functions.
+    together have `timeout` seconds to describe their functions. Tools named in `without` are left out.
     """
     import asyncio  # slow, and a prompt without such tools does not need it
 
@@ -116,7 +118,7 @@ async def project_tools(
     for tool in agent.tools:
         if isinstance(tool, FunctionTool) or (isinstance(tool, CustomTool) and tool.name in taken):
             continue  # a function, or a custom tool that a host function runs
-        if runs_at_provider(tool):
+        if runs_at_provider(tool) or tool.name in without:
             continue  # it has no functions here
         limit = asyncio.timeout_at(end)
         try:
@@ -142,6 +144,23 @@ async def project_tools(
             projected.append(ProjectedTool(tool, kind_tool, function, bindings))
         _check_approval([entry for entry in projected if entry.tool is tool])
     return projected
+
+
+def find_unasked(agent: PromptAgent, taken: Collection[str]) -> tuple[str, ...]:
+    """Return the names of tools whose functions only a server may know. Host functions run those in `taken`."""
+    kinds = agent.registry[TOOL_KINDS]
+    return tuple(
+        tool.name
+        for tool in agent.tools
+        if not (isinstance(tool, FunctionTool) or runs_at_provider(tool) or tool.name in taken)
+        and kinds.has(tool.kind)
+        and not _is_local(kinds.get(tool.kind), tool, agent)
+    )
+
+
+def _is_local(kind: ToolKind, tool: ToolDefinition, agent: PromptAgent) -> bool:
+    is_local = getattr(kind, "is_local", None)
+    return is_local is not None and is_local(tool, agent)
 
 
 def _not_ready(tool: ToolDefinition, timeout: float | None) -> ToolError:

@@ -272,6 +272,10 @@ class OpenApiKind:
             trusted = self.permissions.find_trusted(parse_url(connection.token_url))
             check_tool_target(agent, tool, connection.token_url, "token_url", trusted)
 
+    def is_local(self, tool: ToolDefinition, _: PromptAgent, /) -> bool:
+        """Return True if the document is a file."""
+        return not isinstance(tool, OpenApiTool) or not is_remote(tool.specification)
+
     def find_parameters(self, tool: ToolDefinition, agent: PromptAgent, /) -> frozenset[str] | None:
         """Return the arguments of the operations, or None if the document is not a local file."""
         if not isinstance(tool, OpenApiTool) or is_remote(tool.specification):
