@@ -462,23 +462,24 @@ WIRE_THREAD = [
     {
         "role": "user",
         "content": [
-            {"type": "file", "file": {"file_id": "f1"}},
             {"type": "file", "file": {"file_data": "data:text/plain;base64,AA", "filename": "a"}},
         ],
     },
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}], "reasoning_content": "hm"},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "look"}}]},
     {"role": "tool", "content": "72", "tool_call_id": "c"},
 ]
 
 
 def test_a_thread_may_be_in_wire_form() -> None:
-    messages = rich("thread", {"messages": WIRE_THREAD})
+    tools = [{"name": "look", "kind": "function"}]
+    agent = agent_of("user:\n{{x}}", inputs={"x": {"kind": "thread"}}, tools=tools)
+    messages = prepare(agent, {"x": {"messages": WIRE_THREAD}})
     assert [message.content for message in messages[:3]] == [
         (TextPart("see"), ImagePart("https://x", None, "low")),
         (AudioPart("AA", "audio/wav"),),
-        (FilePart("f1"), FilePart("data:text/plain;base64,AA", "text/plain", "a")),
+        (FilePart("data:text/plain;base64,AA", "text/plain", "a"),),
     ]
-    assert messages[3] == Message("assistant", tool_calls=[ToolCall(id="c", name="")], reasoning="hm")
+    assert messages[3] == Message("assistant", tool_calls=[ToolCall(id="c", name="look")])
     assert messages[4] == Message("tool", "72", tool_call_id="c")
 
 

@@ -32,9 +32,10 @@ from prompty.loop.stop import Budget, Progress
 from prompty.memory.store import AsyncMemoryStore, MemoryStore
 from prompty.model.agent import PromptAgent
 from prompty.model.content import ContentPart, MediaPart, TextPart, part_to_json
-from prompty.model.message import Json, Message
+from prompty.model.message import Json, Message, parse_messages
 from prompty.model.paused import Paused
 from prompty.model.trust import Trust
+from prompty.pipeline.thread_input import find_threads, parse_thread
 from prompty.pipeline.validate import validate_run_inputs
 from prompty.providers import RequestBase
 from prompty.providers.provider_tools import refuse_provider_tools
@@ -134,14 +135,17 @@ def new_record(
     extra_inputs = options.get("extra_inputs", "error")
     validate_run_inputs(agent, inputs, extra_inputs=extra_inputs, has_messages=not renders_file(options))
     data, references = extract_secrets(agent, secrets)
-    hidden = _hidden(agent, inputs or {}, secrets)
+    given = dict(inputs or {})
+    hidden = _hidden(agent, given, secrets)
+    if renders_file(options):
+        given |= {name: parse_thread(agent, name, given[name]) for name in find_threads(agent, given)}
     return Record(
         run_id=run_id,
         agent=data,
         path=str(agent.path) if agent.path else None,
         agent_hash=digest([data, references]),
         secrets=references,
-        inputs={name: option_to_json(value) for name, value in (inputs or {}).items() if name not in hidden},
+        inputs={name: option_to_json(value) for name, value in given.items() if name not in hidden},
         hidden=hidden,
         options={name: option_to_json(value) for name, value in options.items() if value is not None},
         origins=TRUST.dump_python(agent.trust, mode="json", exclude=SECRET_FIELDS),
@@ -242,10 +246,13 @@ def _assemble(
     if record.paused is not None:
         decisions = {key: verdict_from_json(value) for key, value in record.answers.items()}
         state = resumed_state(Paused.from_json(record.paused), decisions, partial(Meter, settings.budget, lock=Lock()))
+    # `new_record` stored what may cross, so these are messages of this program
+    is_rendered = renders_file(record.options)
+    threads = {name: parse_messages(record.inputs[name]) for name in find_threads(agent, record.inputs) if is_rendered}
     invocation = Invocation(
         operation="turn",
         source=agent,
-        inputs={**record.inputs, **secrets},
+        inputs={**record.inputs, **threads, **secrets},
         settings=settings,
         stream=bool(record.options.get("stream")),
         validated=True,

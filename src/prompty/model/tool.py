@@ -142,6 +142,9 @@ class OpenApiTool(ToolDefinition):
     methods: tuple[str, ...] | None = Field(None, description="Offer only operations with these HTTP methods.")
 
 
+READ_SKILL = "read_skill"  # the function of a skills tool
+
+
 class SkillsTool(ToolDefinition):
     """A folder of skills that the model can read."""
 

@@ -13,12 +13,13 @@ from prompty.errors import InputError, InputProblem, InvalidMessage, RenderError
 from prompty.model.agent import FileLine, PromptAgent, hide_values, list_bound_values
 from prompty.model.content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, parse_media
 from prompty.model.marker import find_role_line
-from prompty.model.message import Message, parse_messages
+from prompty.model.message import Message
 from prompty.model.property import RICH_KINDS
 from prompty.model.structure import COMPUTED_ROLE, ChangedMarker, mark, read_structure
 from prompty.parsers import PARSERS
 from prompty.pipeline.load import StrPath, open_agent
 from prompty.pipeline.places import BODY
+from prompty.pipeline.thread_input import parse_thread
 from prompty.pipeline.validate import (
     ExtraInputs,
     can_show_inputs,
@@ -67,13 +68,13 @@ def hide_rich_inputs(agent: PromptAgent, values: Mapping[str, object]) -> tuple[
         if kind in RICH_KINDS and name in values:
             label = name if name.isidentifier() and "__" not in f"_{name}_" else str(index)
             hidden[name] = placeholder = f"__PROMPTY_{kind.upper()}_{token_hex(8)}_{label}__"
-            placeholders[placeholder] = _parse_rich_value(name, kind, values[name])
+            placeholders[placeholder] = _parse_rich_value(agent, name, kind, values[name])
     return hidden, placeholders
 
 
-def _parse_rich_value(name: str, kind: str, value: object) -> Media | list[Message]:
+def _parse_rich_value(agent: PromptAgent, name: str, kind: str, value: object) -> Media | list[Message]:
     try:
-        return parse_messages(value) if kind == "thread" else parse_media(kind, value)
+        return parse_thread(agent, name, value) if kind == "thread" else parse_media(kind, value)
     except InvalidMessage as error:
         raise InputError(name, f"Input '{name}' is not a valid {kind}: {error}", _FIXES[kind]) from None
 

@@ -16,7 +16,7 @@ from prompty.errors import ToolError
 from prompty.model.agent import PromptAgent
 from prompty.model.message import Json
 from prompty.model.request import Function
-from prompty.model.tool import SkillsTool, ToolDefinition
+from prompty.model.tool import READ_SKILL, SkillsTool, ToolDefinition
 from prompty.pipeline.files import Unreadable, find_matches, is_hidden, read_file
 from prompty.pipeline.frontmatter import Unclosed, normalize, read_frontmatter, split
 from prompty.tools.calls import ReportedFailure
@@ -64,7 +64,7 @@ class SkillsKind:
             return await to_thread(read, arguments, context)
 
         function = Function(
-            name="read_skill", description=tool.description or _PURPOSE, parameters=_build_parameters(skills)
+            name=READ_SKILL, description=tool.description or _PURPOSE, parameters=_build_parameters(skills)
         )
         return [KindTool(function=function, call=call, call_sync=read, options=ToolOptions(idempotent=True))]
 
