@@ -334,6 +334,8 @@ def _credentials(connection: object) -> Iterator[str]:
     for name in ("api_key", "client_secret"):
         if secret := getattr(connection, name, None):
             yield secret.get_secret_value().strip()
+    for value in (getattr(connection, "headers", None) or {}).values():
+        yield from (value, value.rpartition(" ")[2])
     for url in (getattr(connection, name, None) or "" for name in ("endpoint", "token_url")):
         for user in _URL_USER.findall(url):
             yield from (*user.split(":"), *map(unquote, user.split(":")))

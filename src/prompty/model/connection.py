@@ -42,7 +42,7 @@ def _check_headers(headers: dict[str, str] | None) -> dict[str, str] | None:
 Headers = Annotated[
     dict[str, str] | None,
     AfterValidator(_check_headers),
-    Field(description="Additional headers of requests to a model, such as anthropic-beta."),
+    Field(repr=False, description="Additional headers of requests to a model, such as anthropic-beta."),
 ]
 
 
