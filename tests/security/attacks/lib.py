@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 import prompty
 from prompty.model.request import WireRequest
 from prompty.providers.http import client
@@ -40,9 +42,6 @@ def captured() -> Iterator[list[tuple[str, dict[str, str], str]]]:
         sent.append((address, headers, json.dumps(request.body)))
         raise prompty.ModelError("stopped by the test")
 
-    before = client.HttpTransport.stream
-    client.HttpTransport.stream = stop  # type: ignore[assignment,method-assign]  # only while a script runs
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.HttpTransport, "stream", stop)
         yield sent
-    finally:
-        client.HttpTransport.stream = before  # type: ignore[method-assign]  # as above
