@@ -21,6 +21,7 @@ _HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]+")
 # the first half and another one all.
 _NETLOC = re.compile(r"(?:[^\[\]@]*@)?(?:\[[^\[\]]*\](?::\d*)?|[^\[\]]*)")
 _SEPARATORS = re.compile(r"[\s,]+")
+_SUSPECT = re.compile(r"[#?%]|/\.")  # in an endpoint
 _TRANSLATED = ip_network("64:ff9b::/96")  # IPv6 addresses that embed IPv4 ones (RFC 6052)
 # Not public, although some versions of Python call them global: IPv4-compatible addresses, local
 # translation, documentation, segment routing and site-local addresses.
@@ -88,12 +89,13 @@ def parse_origin(url: str) -> Origin | None:
     return Origin(parts.scheme, host, port or _PORTS[parts.scheme])
 
 
-@lru_cache(maxsize=1024)  # each call to a model asks
 def find_endpoint_fault(endpoint: str) -> str | None:
     """Return what an endpoint has beyond an origin and a path, or None.
 
     With a fragment, a query or `..`, it would choose the whole URL of a request: the path of the API is appended to it.
     """
+    if not _SUSPECT.search(endpoint):  # each call to a model asks
+        return None
     parts = urlsplit(endpoint)
     if "#" in endpoint:
         return "a fragment"
