@@ -137,6 +137,32 @@ def test_no_file_is_no_error_and_ends_the_former_one(tmp_path: Path) -> None:
     assert not registry.dotenv
 
 
+def test_the_search_ends_at_the_repository(project: Path) -> None:
+    registry, prompt = Registry(), project / "prompts" / "p.prompty"
+    (project / "prompts" / ".git").mkdir()
+    assert load_env(prompt=prompt, registry=registry) is None
+    (project / ".git").mkdir()
+    (project / "prompts" / ".git").rmdir()
+    assert load_env(prompt=prompt, registry=registry) == project / ".env"
+
+
+def test_the_search_ends_at_the_home_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(project / "prompts"))
+    monkeypatch.setenv("USERPROFILE", str(project / "prompts"))
+    assert load_env(prompt=project / "prompts" / "p.prompty", registry=Registry()) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_not_used(project: Path) -> None:
+    beside = project / "prompts" / ".env"
+    beside.write_text("NAMED=planted\n")
+    os.chown(beside, 65534, -1)
+    registry = Registry()
+    with pytest.warns(PromptyWarning, match="it belongs to another user"):
+        assert load_env(prompt=project / "prompts" / "p.prompty", registry=registry) == project / ".env"
+    assert value(project, registry) == "above"
+
+
 def test_a_file_is_loaded_once_until_another_env_is_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prompty.pipeline.load._YOUNG_NANOSECONDS", 0)
     registry = Registry()

@@ -7,21 +7,19 @@ prompts without one, but no host, no credential, no program and no path outside.
 import os
 import re
 import stat
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from prompty.errors import LoadError, Problem, PromptyWarning, did_you_mean, nearest
+from prompty.errors import LoadError, Problem, did_you_mean, nearest
 from prompty.model.agent import PromptAgent
-from prompty.pipeline.files import Unreadable, is_hidden, read_file
+from prompty.pipeline.files import Unreadable, is_foreign, is_hidden, list_folders_above, read_file, warn_of_owner
 from prompty.pipeline.model_override import find_default_model, needs_model, override_model, split_model
 
 NAMES = ("prompty.toml", "pyproject.toml")
 _KEYS = ("roots", "model", "trace", "test")
 _TEST_KEYS = ("concurrency", "max_cost")
-_PACKAGES = ("site-packages", "dist-packages")  # of others, whose prompts are no part of the project
 _MAX_MODEL_LENGTH = 200
 
 
@@ -49,26 +47,12 @@ def find_project(prompt: str | os.PathLike[str]) -> Project:
     """
     if os.fspath(prompt).startswith("pkg:"):
         return NO_PROJECT
-    for folder in _list_folders(Path(prompt)):
+    for folder in list_folders_above(Path(prompt)):
         for name in NAMES:
             file = folder / name
             if (table := _read_table(file)) is not None:
                 return _Reader(file, table).read()
     return NO_PROJECT
-
-
-def _list_folders(prompt: Path) -> Iterator[Path]:
-    """Yield the folders to search: from that of the prompt itself, not of a link to it, upwards."""
-    try:
-        start, home = prompt.resolve(), Path.home().resolve()
-    except (OSError, RuntimeError, ValueError):
-        return
-    for folder in (start, *start.parents) if start.is_dir() else start.parents:
-        if folder.name in _PACKAGES:
-            return
-        yield folder
-        if folder == home or (folder / ".git").exists():
-            return
 
 
 def override_in_project(
@@ -114,9 +98,9 @@ def _read_table(file: Path) -> _Table | None:
     is_shared = file.name == "pyproject.toml"
     if stat.S_ISLNK(status.st_mode) and is_shared:
         return None  # whatever it says is about another folder
-    if _is_foreign(status.st_uid):
+    if is_foreign(status):
         if not is_shared:
-            _warn_of_owner(file)
+            warn_of_owner(file, stacklevel=3)
         return None
     if stat.S_ISLNK(status.st_mode):
         raise _refuse(file, "it is a link", "Write the file itself.")
@@ -143,14 +127,6 @@ def _read_table(file: Path) -> _Table | None:
     if not isinstance(table, dict):
         raise _refuse(file, "`tool.prompty` is not a table", "Write [tool.prompty], and keys below it.")
     return _Table(table, text, "tool.prompty.")
-
-
-def _is_foreign(owner: int) -> bool:
-    return hasattr(os, "geteuid") and owner != os.geteuid()
-
-
-def _warn_of_owner(file: Path) -> None:
-    warnings.warn(f"{file} is not used: it belongs to another user", PromptyWarning, stacklevel=4)
 
 
 def _refuse(file: Path, message: str, fix: str, line: int = 1) -> LoadError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from prompty.errors import FileMissing, LoadError, Problem, PromptyWarning, check_path
-from prompty.pipeline.files import Unreadable, read_file
+from prompty.pipeline.files import Unreadable, is_foreign, list_folders_above, read_file, warn_of_owner
 from prompty.pipeline.references import StrPath
 from prompty.registry import DEFAULT, Registry
 
@@ -31,8 +31,9 @@ def load_env(
     """Make the variables of a `.env` file available to prompts, as the command line does.
 
     `path` is the file. It defaults to the nearest `.env`, in the folder of `prompt`, or the current folder, or above.
-    Return the file, or None if there is none. The variables replace those of an earlier call. The environment takes
-    precedence.
+    The search ends at the root of the repository, and at the home directory. A file of another user is ignored, with a
+    warning. Return the file, or None if there is none. The variables replace those of an earlier call. The environment
+    takes precedence.
     """
     for name, value in (("path", path), ("prompt", prompt)):
         if value is not None:
@@ -43,8 +44,14 @@ def load_env(
 
 
 def _find_nearest(prompt: StrPath | None) -> Path | None:
-    start = Path.cwd() / "prompt" if prompt is None else Path(prompt).absolute()
-    return next((file for folder in start.parents if (file := folder / ".env").is_file()), None)
+    for folder in list_folders_above(Path.cwd() if prompt is None else Path(prompt)):
+        file = folder / ".env"
+        if not file.is_file():
+            continue
+        if not is_foreign(file.stat()):
+            return file
+        warn_of_owner(file, stacklevel=3)
+    return None
 
 
 def _read(file: Path) -> dict[str, str]:

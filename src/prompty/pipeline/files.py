@@ -6,12 +6,16 @@ Only this module opens a prompt's files, so an editor can pass unsaved buffers h
 import errno
 import os
 import stat
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
+from prompty.errors import PromptyWarning
+
 MAX_FILE_BYTES = 4_000_000
 MAX_SEARCHED = 100_000  # files and folders
+_PACKAGES = ("site-packages", "dist-packages")  # of others, whose prompts are no part of a project
 
 # Opening a pipe must not block. A contained path was resolved and checked before, so opening it must not follow a new
 # link. Not every system has these flags.
@@ -76,6 +80,31 @@ def read_bytes(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read()
+
+
+def list_folders_above(path: Path) -> Iterator[Path]:
+    """Yield the folders in which a file that holds for a prompt can be, such as `.env`: from that of the prompt itself,
+    not of a link to it, up to the root of the repository, or the home directory. Installed packages have none."""
+    try:
+        start, home = path.resolve(), Path.home().resolve()
+    except (OSError, RuntimeError, ValueError):
+        return
+    for folder in (start, *start.parents) if start.is_dir() else start.parents:
+        if folder.name in _PACKAGES:
+            return
+        yield folder
+        if folder == home or (folder / ".git").exists():
+            return
+
+
+def is_foreign(status: os.stat_result) -> bool:
+    """Return True if a file belongs to another user, who must not decide what this one runs."""
+    return hasattr(os, "geteuid") and status.st_uid != os.geteuid()
+
+
+def warn_of_owner(file: Path, *, stacklevel: int) -> None:
+    """Warn that a file is not used."""
+    warnings.warn(f"{file} is not used: it belongs to another user", PromptyWarning, stacklevel=stacklevel + 1)
 
 
 def find_matches(folder: Path, pattern: str) -> Iterator[str]:
